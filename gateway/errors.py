@@ -1,0 +1,118 @@
+"""The gateway's errors: one hierarchy, each with the HTTP status and the Anthropic error type it becomes.
+
+The envelope is Anthropic's: ``{"type": "error", "error": {"type": ..., "message": ...}}``. A message names what was
+wrong and where; it never holds a key, prompt text or an upstream address.
+"""
+
+import json
+from typing import ClassVar, Literal
+
+ERROR_TYPES: dict[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+"""Anthropic's error type for an HTTP status; see :func:`error_type` for the ones not listed."""
+
+
+def error_type(status: int) -> str:
+    """The Anthropic error type for an HTTP ``status``: the listed one, else by its class (4xx, 5xx)."""
+    if status in ERROR_TYPES:
+        return ERROR_TYPES[status]
+    return "invalid_request_error" if 400 <= status < 500 else "api_error"
+
+
+def error_body(kind: str, message: str) -> dict[str, object]:
+    """The error envelope as a JSON object."""
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+class MessagesGatewayError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class SettingsError(MessagesGatewayError):
+    """A setting the gateway cannot start with. The message says which, and what to type instead."""
+
+
+class RequestError(MessagesGatewayError):
+    """An error that answers a client's request.
+
+    ``status`` is the HTTP status, ``message`` the sentence for the client, ``headers`` extra response headers.
+    """
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.headers = headers
+
+    @property
+    def type(self) -> str:
+        """Anthropic's error type."""
+        return error_type(self.status)
+
+    def body(self) -> bytes:
+        """The JSON error envelope, UTF-8."""
+        return json.dumps(error_body(self.type, self.message), ensure_ascii=False).encode("utf-8", "replace")
+
+
+class InvalidRequest(RequestError):
+    """400: the request has something the gateway must read and cannot."""
+
+    status = 400
+
+
+class AuthenticationFailed(RequestError):
+    """401: gateway keys are set and the client presented none of them."""
+
+    status = 401
+
+
+class NotFound(RequestError):
+    """404: a path the gateway neither serves nor proxies."""
+
+    status = 404
+
+
+class RequestTooLarge(RequestError):
+    """413: the body is over the limit."""
+
+    status = 413
+
+
+class Overloaded(RequestError):
+    """529: too many turns at once."""
+
+    status = 529
+
+
+class UpstreamError(RequestError):
+    """Upstream gave no whole answer."""
+
+    status = 502
+
+
+class UpstreamUnreachable(UpstreamError):
+    """502: no connection to upstream."""
+
+
+class UpstreamBroken(UpstreamError):
+    """502: upstream dropped the connection, or what came is not HTTP or not a message."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """504: upstream stalled. ``stage`` says waiting for what."""
+
+    status = 504
+
+    def __init__(self, message: str, *, stage: Literal["connect", "first byte", "idle"]) -> None:
+        super().__init__(message)
+        self.stage = stage
