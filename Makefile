@@ -1,0 +1,48 @@
+# Everything a developer types. `make` alone lists it.
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python install` overrides.
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; break; }; done)
+
+BIN := .venv/bin
+READY := .venv/.ready
+SOURCES := gateway recorder tests e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format record e2e-claude clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(READY)  ## make .venv with the project and what its tests need
+
+# pip reads dependency groups from 25.1 on; the one that comes with Python can be older.
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found: set PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { \
+		echo "$(PYTHON) has no working venv module (Debian: apt install python3-venv)" >&2; rm -rf .venv; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(READY)  ## one request through the loop, with no GPU, key or network
+	@$(BIN)/messages-gateway demo
+
+test: $(READY)  ## the tests; ARGS='-k sse' picks some
+	$(BIN)/pytest $(ARGS)
+
+check: $(READY)  ## lint, format, strict types, the walls between the rooms
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## rewrite the sources as `make check` wants them
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+e2e-claude: $(READY)  ## the real Claude Code (installed by npm) against a scripted upstream
+	@$(BIN)/python -m e2e.claude $(ARGS)
+
+clean:  ## remove everything that `make install` and the tests left
+	rm -rf .venv .cache build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
