@@ -1,0 +1,259 @@
+"""The settings: one table of names, read from flags, ``GATEWAY_*`` variables and a TOML file, in that order.
+
+``Settings(upstream="http://…")`` takes what it is given and reads nothing else; :func:`load` reads the sources.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from gateway.errors import SettingsError
+
+ENV_PREFIX = "GATEWAY_"
+GATEWAY_TOOLS = ("web_search",)
+"""What an alias can stand for."""
+
+DEFAULT_PROXY_PATHS = (
+    "/v1/messages/*",
+    "/v1/models/*",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses*",
+    "/v1/embeddings",
+)
+
+
+def _items(value: object) -> object:
+    """``"a, b"`` as a list; what is a list already stays."""
+    if not isinstance(value, str):
+        return value
+    return [item.strip() for item in value.split(",")] if value.strip() else []
+
+
+def _pairs(value: object) -> object:
+    """``"k=v,…"`` or ``["k=v", …]`` as a mapping in that order, the first of equal keys kept."""
+    value = _items(value)
+    if not isinstance(value, list | tuple):
+        return value
+    pairs: dict[str, str] = {}
+    for item in value:
+        key, equals, target = str(item).partition("=")
+        if not (key.strip() and equals and target.strip()):
+            raise ValueError(f"{str(item)!r} is not KEY=VALUE")
+        pairs.setdefault(key.strip(), target.strip())
+    return pairs
+
+
+def _origin(value: str) -> str:
+    example = "give scheme, host and port alone, as in http://127.0.0.1:8000"
+    if "@" in value:
+        raise ValueError(f"an address takes no user and password: {example}")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{value!r} is no address ({error}): {example}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"[\s\x00-\x1f\\]", value):
+        raise ValueError(f"{value!r} is no http:// or https:// address: {example}")
+    if port == 0:
+        raise ValueError(f"{value!r} has no port to connect to: {example}")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{value!r} has a path: {example}")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _secret(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text.strip():
+        raise ValueError("a key is empty: give one, or leave the setting out")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ValueError("a key holds a space or a character that no HTTP header can carry")
+    return value
+
+
+def _some(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    if not values:
+        raise ValueError("set, but with no key in it: give one, or leave the setting out")
+    return values
+
+
+def _aliases(value: dict[str, str]) -> dict[str, str]:
+    for name, tool in value.items():
+        if tool not in GATEWAY_TOOLS:
+            raise ValueError(f"{name}={tool}: the gateway has no tool {tool!r}; it has {', '.join(GATEWAY_TOOLS)}")
+    return value
+
+
+def _cap(value: object) -> object:
+    if value in (None, "auto"):
+        return value
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError(f"{value!r} is neither a number of tokens nor auto")
+    return number
+
+
+def _paths(value: tuple[str, ...]) -> tuple[str, ...]:
+    for path in value:
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r} is no path: it begins with /, as in /v1/embeddings")
+    return value
+
+
+Origin = Annotated[str, AfterValidator(_origin)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+Secrets = Annotated[tuple[Secret, ...], NoDecode, BeforeValidator(_items)]
+StringMap = Annotated[dict[str, str], NoDecode, BeforeValidator(_pairs)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseSettings):
+    """Everything an operator can set. A field's description is the help text of its flag."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=ENV_PREFIX, validate_default=False)
+
+    upstream: Origin = Field("http://127.0.0.1:8000", description="Origin of the Messages server, without /v1.")
+    upstream_dialect: Literal["auto", "vllm", "lmdeploy"] = Field(
+        "auto", description="What upstream speaks beyond Messages; auto asks it once."
+    )
+    host: Annotated[str, Field(min_length=1)] = Field("127.0.0.1", description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(9000, description="Port to listen on; 0 takes a free one.")
+    workers: Count = Field(1, description="Server processes.")
+    search_provider: Literal["ddgs", "searxng", "brave", "tavily", "exa", "you"] = Field(
+        "ddgs", description="Who answers web_search; ddgs needs no key."
+    )
+    search_base_url: Origin | None = Field(
+        None, description="Replaces the origin of the provider's endpoint; its path stays."
+    )
+    search_api_key: Secret | None = Field(None, description="The provider's key.")
+    search_max_results: Count = Field(8, description="Results handed to the model per search.")
+    tool_aliases: Annotated[StringMap, AfterValidator(_aliases)] = Field(
+        {}, description="A client function given to the gateway, as in WebSearch=web_search. Repeatable."
+    )
+    tool_timeout_s: Seconds = Field(60, description="For each tool call, its wait for a free slot included.")
+    tool_concurrency: Count = Field(16, description="Tool calls in flight in the process.")
+    tool_result_max_chars: Count = Field(20_000, description="A longer result is cut, and says so.")
+    max_rounds: Count = Field(10, description="Upstream inferences per turn.")
+    ping_interval_s: Seconds = Field(10, description="A ping when a loop's stream has been silent that long.")
+    connect_timeout_s: Seconds = Field(10, description="For a connection to upstream.")
+    first_byte_timeout_s: Seconds = Field(600, description="From the request to upstream's first byte.")
+    idle_timeout_s: Seconds = Field(300, description="Between two upstream bytes.")
+    model_map: StringMap = Field(
+        {}, description="Glob of the client's model = upstream model, as in claude-*=qwen3. Repeatable."
+    )
+    max_tokens_cap: Annotated[int | Literal["auto"] | None, BeforeValidator(_cap)] = Field(
+        None, description="Lowers max_tokens to a number, or with auto to the model's window."
+    )
+    api_keys: Annotated[Secrets, AfterValidator(_some)] = Field((), description="Keys a client must present.")
+    upstream_api_key: Secret | None = Field(
+        None, description="Sent upstream as a bearer token in place of the client's credentials."
+    )
+    seal_keys: Annotated[Secrets, AfterValidator(_some)] = Field(
+        (), description="Keys that seal native search results: the first seals, all open; one set for all replicas."
+    )
+    max_body_bytes: Count = Field(33_554_432, description="A larger request gets 413.")
+    proxy_paths: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items), AfterValidator(_paths)] = Field(
+        DEFAULT_PROXY_PATHS, description="What else is proxied: comma-separated globs of paths."
+    )
+    drain_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        30, description="How long running turns may finish at shutdown."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_format: Literal["text", "json"] = Field("text", description="One line a request, as text or JSON.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+SECRETS = frozenset({"search_api_key", "api_keys", "upstream_api_key", "seal_keys"})
+"""Settings that are no flags, and whose values no message repeats."""
+
+REPEATABLE = {"tool_aliases": "--tool-alias", "model_map": "--model-map"}
+"""Flags that may be given more than once, a pair each."""
+
+
+def flag(name: str) -> str:
+    """The flag of a setting: ``max_rounds`` -> ``--max-rounds``."""
+    return REPEATABLE.get(name, "--" + name.replace("_", "-"))
+
+
+def load(flags: Mapping[str, object], config: Path | None = None) -> Settings:
+    """The settings from flags (by setting name), the environment and a TOML file.
+
+    Raises :class:`SettingsError` with a sentence for each unknown key and each bad value.
+    """
+    file = _read_toml(config) if config else {}
+    env = EnvSettingsSource(Settings)()
+    try:
+        return Settings(**{**file, **env, **flags})
+    except ValidationError as error:
+        sources = {**dict.fromkeys(file, f"{config}: "), **dict.fromkeys(env, ENV_PREFIX), **dict.fromkeys(flags, "--")}
+        # A bad value in a union has one error for each member: the first says enough.
+        first = {str(details["loc"][0]): details for details in reversed(error.errors())}
+        sentences = [_sentence(name, details, sources[name]) for name, details in reversed(first.items())]
+        raise SettingsError("\n".join(sentences)) from None
+
+
+def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """``GATEWAY_*`` variables that are no setting: worth a warning, as Kubernetes injects some of its own."""
+    known = {(ENV_PREFIX + name).upper() for name in Settings.model_fields}
+    return sorted(name for name in environ if name.startswith(ENV_PREFIX) and name not in known)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise SettingsError(f"--config: there is no file {path}")
+    try:
+        return TomlConfigSettingsSource(Settings, toml_file=path)()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+
+
+def _sentence(name: str, details: ErrorDetails, source: str) -> str:
+    if source == "--":
+        place = flag(name)
+    elif source == ENV_PREFIX:
+        place = (ENV_PREFIX + name).upper()
+    else:
+        place = source + name
+    if details["type"] == "extra_forbidden":
+        return f"{place}: there is no such setting"
+    cause = details.get("ctx", {}).get("error")
+    if cause is not None:
+        return f"{place}: {cause}"
+    sentence = details["msg"].replace("Input should be", "it should be")
+    value = details["input"]
+    if name in SECRETS or not isinstance(value, str | int | float):
+        return f"{place}: {sentence}"
+    sentence = f"{place}: {sentence}, and is {value!r}"
+    if source == ENV_PREFIX and str(value).startswith("tcp://"):
+        # Kubernetes sets NAME_PORT for every service: one called "gateway" collides with ours.
+        sentence += " (set by Kubernetes for a service of that name? enableServiceLinks: false turns that off)"
+    return sentence
