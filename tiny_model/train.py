@@ -1,0 +1,116 @@
+"""Train the model and write it as vLLM loads it: weights, configuration, tokenizer, chat template.
+
+One thread and one seed: on the same kind of machine, the same weights.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from tiny_model.conversations import some_conversation
+from tiny_model.template import TEMPLATE, pieces
+from tiny_model.tokenizer import PAD, TURN_END, make_tokenizer
+
+PEAK_LEARNING_RATE = 1.5e-3
+WARMUP_STEPS = 100
+BATCH_TOKENS = 4000
+NOT_LEARNT = -100
+"""The label, to transformers, of a token that the model need not predict."""
+
+Sample = tuple[list[int], list[int]]
+
+
+def train(folder: Path, *, seed: int, steps: int, threads: int) -> None:
+    """Train for ``steps`` batches and write the model to ``folder``, replacing what is there."""
+    torch.manual_seed(seed)
+    torch.set_num_threads(threads)
+    rng = Random(seed)
+    tokenizer = make_tokenizer(rng)
+    model = _model(tokenizer)
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {tokenizer.get_vocab_size()} tokens", flush=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
+    batches = _batches(rng, tokenizer)
+    started, recent = time.monotonic(), 0.0
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK_LEARNING_RATE * min((step + 1) / WARMUP_STEPS, max(0.03, 1 - step / steps))
+        tokens, labels = next(batches)
+        loss = model(input_ids=tokens, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        recent = loss.item() if step == 0 else 0.95 * recent + 0.05 * loss.item()
+        if step % 50 == 49 or step == steps - 1:
+            print(f"step {step + 1} of {steps}, loss {recent:.4f}, {time.monotonic() - started:.0f} s", flush=True)
+        if step % 500 == 499 or step == steps - 1:
+            _save(folder, model, tokenizer)
+
+
+def _model(tokenizer: Tokenizer) -> Qwen3ForCausalLM:
+    config = Qwen3Config(
+        vocab_size=-(-tokenizer.get_vocab_size() // 64) * 64,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.token_to_id(TURN_END),
+        pad_token_id=tokenizer.token_to_id(PAD),
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def _batches(rng: Random, tokenizer: Tokenizer) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of conversations of about one length, so that little of a batch is padding."""
+    pad = tokenizer.token_to_id(PAD)
+    while True:
+        samples = sorted((_sample(rng, tokenizer) for _ in range(160)), key=lambda sample: len(sample[0]))
+        groups: list[list[Sample]] = [[]]
+        for sample in samples:
+            if groups[-1] and (len(groups[-1]) + 1) * len(sample[0]) > BATCH_TOKENS:
+                groups.append([])
+            groups[-1].append(sample)
+        rng.shuffle(groups)
+        for group in groups:
+            width = max(len(tokens) for tokens, _ in group)
+            yield (
+                torch.tensor([tokens + [pad] * (width - len(tokens)) for tokens, _ in group]),
+                torch.tensor([labels + [NOT_LEARNT] * (width - len(labels)) for _, labels in group]),
+            )
+
+
+def _sample(rng: Random, tokenizer: Tokenizer) -> Sample:
+    tokens: list[int] = []
+    labels: list[int] = []
+    for text, is_said in pieces(some_conversation(rng)):
+        ids = tokenizer.encode(text).ids
+        tokens += ids
+        labels += ids if is_said else [NOT_LEARNT] * len(ids)
+    return tokens, labels
+
+
+def _save(folder: Path, model: Qwen3ForCausalLM, tokenizer: Tokenizer) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    model.to(torch.float32)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=TURN_END, pad_token=PAD, model_max_length=8192)
+    fast.chat_template = TEMPLATE
+    fast.save_pretrained(folder)
+    # vLLM takes its default sampling from here: greedy, so that a client without a temperature gets the same answer.
+    generation = {
+        "eos_token_id": model.config.eos_token_id,
+        "pad_token_id": model.config.pad_token_id,
+        "temperature": 0.0,
+    }
+    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2), encoding="utf-8")
