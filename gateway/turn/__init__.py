@@ -1,0 +1,36 @@
+"""The sans-IO core: what a turn is. Plain data in, plain data out; no socket, no clock."""
+
+from gateway.turn.fold import Fold
+from gateway.turn.lifecycle import Event, events_of, read_event, read_message
+from gateway.turn.presentation import Out
+from gateway.turn.request import TurnRequest, TurnRules, read_request, translate_count
+from gateway.turn.seal import Sealer
+from gateway.turn.search import Call
+from gateway.turn.turn import Turn
+
+__all__ = [
+    "Call",
+    "Event",
+    "Fold",
+    "Out",
+    "Sealer",
+    "Turn",
+    "TurnRequest",
+    "TurnRules",
+    "events_of",
+    "read_event",
+    "read_message",
+    "read_request",
+    "read_turn",
+    "translate_count",
+]
+
+
+def read_turn(body: bytes, rules: TurnRules, model: str | None = None) -> Turn | None:
+    """The turn that a ``/v1/messages`` body asks for; None where nothing of the gateway's is in it.
+
+    ``model`` is the name the message is to carry where it is not upstream's. Raises
+    :class:`gateway.errors.InvalidRequest` for what the loop must read and cannot.
+    """
+    request = read_request(body, rules)
+    return None if request is None else Turn(request, model)

@@ -1,0 +1,36 @@
+"""A native call's id, made so that the upstream's own id can be read back from it.
+
+Anthropic's ids match ``^srvtoolu_[a-zA-Z0-9_]+$``. ASCII letters and digits stand for themselves, any other byte is
+``_`` and two hex digits, so ``__`` never occurs and can set off the number of an id that came more than once.
+"""
+
+import re
+
+PREFIX = "srvtoolu_"
+_BODY = re.compile(r"((?:[A-Za-z0-9]|_[0-9a-f]{2})+)(?:__[0-9]+)?")
+
+
+def server_id(upstream_id: str, taken: set[str]) -> str:
+    """The client's id for the call that upstream named ``upstream_id`` (not empty), unlike any in ``taken``."""
+    written = PREFIX + "".join(
+        chr(byte) if byte < 128 and chr(byte).isalnum() else f"_{byte:02x}"
+        for byte in upstream_id.encode("utf-8", "surrogatepass")
+    )
+    unique, number = written, 1
+    while unique in taken:
+        number += 1
+        unique = f"{written}__{number}"
+    return unique
+
+
+def upstream_id(server_id: str) -> str:
+    """The upstream's id that ``server_id`` was made from; an id not made here stands for itself."""
+    match = _BODY.fullmatch(server_id.removeprefix(PREFIX)) if server_id.startswith(PREFIX) else None
+    if match is None:
+        return server_id
+    escaped = match[1].encode("ascii")
+    raw = re.sub(rb"_([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), escaped)
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return server_id

@@ -1,0 +1,346 @@
+"""Presentation: what the client sees of each content block, as it comes.
+
+A view stands for one upstream block while it is open. It keeps the block for the next round's request (``value``) and
+writes what is visible of it to the client's message, whose blocks are numbered by a :class:`Cursor` of their own.
+``hidden`` and ``native`` calls are two views of the same thing; the turn knows no other difference between them while
+a round streams.
+"""
+
+from typing import Any
+
+import jiter
+
+from gateway.errors import UpstreamBroken
+from gateway.turn import jsonvalue
+from gateway.turn.lifecycle import DELTAS, PIECE, Event
+from gateway.turn.marker import CLOSING, OPENING, ThinkMark
+
+Out = list[Event | bytes]
+"""What goes to the client: events, or the bytes of one that needs no change."""
+
+
+class Cursor:
+    """Numbers the client's blocks 0, 1, 2… over all the rounds of a turn, and opens and closes them."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def open(self, block: Event, out: Out) -> int:
+        """Start a visible block; returns its index."""
+        index = self.next
+        self.next = index + 1
+        out.append({"type": "content_block_start", "content_block": block, "index": index})
+        return index
+
+    @staticmethod
+    def delta(index: int, delta: Event, out: Out) -> None:
+        """One delta of a visible block."""
+        out.append({"type": "content_block_delta", "delta": delta, "index": index})
+
+    @staticmethod
+    def close(index: int, out: Out) -> None:
+        """End a visible block."""
+        out.append({"type": "content_block_stop", "index": index})
+
+
+class View:
+    """One upstream block, passed on as it is."""
+
+    def __init__(self, start: Event, cursor: Cursor) -> None:
+        self.start = start
+        self.kind: str = start["type"]
+        self.pieces: list[str] = []
+        self._cursor = cursor
+        self._allowed = DELTAS.get(self.kind)
+        self._index = -1
+
+    def open(self, out: Out) -> None:
+        """The block has started."""
+        self._index = self._cursor.open(self.start, out)
+
+    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
+        """A delta of the block; ``raw`` are its own bytes. Returns how many characters it brought.
+
+        Raises :class:`UpstreamBroken` for a delta that such a block cannot have.
+        """
+        piece = self._piece(event)
+        if piece:
+            self.pieces.append(piece)
+        self._pass(event, raw, out)
+        return len(piece)
+
+    def close(self, out: Out) -> None:
+        """The block has ended."""
+        self._cursor.close(self._index, out)
+
+    def value(self) -> Event | None:
+        """The whole block, for the next round's request; None for one that is not kept."""
+        return self.start
+
+    def _pass(self, event: Event, raw: bytes | None, out: Out) -> None:
+        if event["index"] == self._index and raw is not None:
+            out.append(raw)
+        else:
+            event["index"] = self._index
+            out.append(event)
+
+    def _piece(self, event: Event) -> str:
+        delta = event.get("delta")
+        kind = delta.get("type") if isinstance(delta, dict) else None
+        if not isinstance(delta, dict) or (self._allowed is not None and kind not in self._allowed):
+            raise UpstreamBroken(f"Upstream sent a delta that a {self.kind} block cannot have.")
+        name = PIECE.get(kind) if isinstance(kind, str) else None
+        if name is None:
+            return ""
+        piece = delta.get(name)
+        if not isinstance(piece, str):
+            raise UpstreamBroken(f"Upstream sent a {kind} without its {name}.")
+        return piece
+
+
+class ThinkingView(View):
+    """A ``thinking`` block. It always has a ``signature``, empty at its start."""
+
+    def __init__(self, start: Event, cursor: Cursor) -> None:
+        super().__init__({**start, "signature": start.get("signature") or ""}, cursor)
+        self._signature: str = self.start["signature"]
+
+    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
+        piece = self._piece(event)
+        if event["delta"]["type"] == "signature_delta":
+            self._signature = piece
+        else:
+            self.pieces.append(piece)
+        self._pass(event, raw, out)
+        return len(piece)
+
+    def value(self) -> Event:
+        thinking = (self.start.get("thinking") or "") + "".join(self.pieces)
+        return {**self.start, "thinking": thinking, "signature": self._signature}
+
+
+class TextView(View):
+    """A ``text`` block: starts with its first visible character, and not at all if it has none.
+
+    With ``sniff`` (no text of the round has been visible yet) text that begins with ``<think>`` becomes a
+    ``thinking`` block up to ``</think>``.
+    """
+
+    def __init__(self, start: Event, cursor: Cursor, *, sniff: bool) -> None:
+        super().__init__({**start, "text": ""}, cursor)
+        self._held = start.get("text") or ""
+        self._sniff = sniff
+        self._think: _Think | None = None
+        if self._held:
+            self.pieces.append(self._held)
+
+    @property
+    def visible(self) -> bool:
+        """Whether the block has anything but white space."""
+        return self._index >= 0 or self._think is not None
+
+    def open(self, out: Out) -> None:
+        if self._held:
+            self._advance("", out)
+
+    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
+        piece = self._piece(event)
+        if event["delta"]["type"] != "text_delta":
+            if self._index >= 0:
+                self._pass(event, raw, out)
+            return 0
+        self.pieces.append(piece)
+        if self._index >= 0:
+            self._pass(event, raw, out)
+        else:
+            self._advance(piece, out)
+        return len(piece)
+
+    def close(self, out: Out) -> None:
+        if self._think is not None:
+            self._think.finish(out)
+        elif self._index < 0 and self._held.strip():
+            self._begin(self._held, out)
+        if self._index >= 0:
+            self._cursor.close(self._index, out)
+
+    def value(self) -> Event | None:
+        text = "".join(self.pieces)
+        return {**self.start, "text": text} if text.strip() else None
+
+    def _advance(self, piece: str, out: Out) -> None:
+        """Text while no text block is visible: white space, a tag that may begin, or thinking."""
+        if self._think is None:
+            self._held += piece
+            visible = self._held.lstrip()
+            if not visible or (self._sniff and len(visible) < len(OPENING) and OPENING.startswith(visible)):
+                return
+            if not (self._sniff and visible.startswith(OPENING)):
+                self._begin(self._held, out)
+                return
+            self._think = _Think(self._held[: -len(visible)], self._cursor, out)
+            piece = visible[len(OPENING) :]
+        text = self._think.feed(piece, out)
+        if text:
+            self._think = None
+            self._begin(text, out)
+
+    def _begin(self, text: str, out: Out) -> None:
+        self._held = ""
+        self._index = self._cursor.open(self.start, out)
+        self._cursor.delta(self._index, {"type": "text_delta", "text": text}, out)
+
+
+class _Think:
+    """The visible ``thinking`` block of a ``<think>`` text."""
+
+    def __init__(self, before: str, cursor: Cursor, out: Out) -> None:
+        self._before = before
+        self._cursor = cursor
+        self._held = ""
+        self._after: str | None = None
+        self._index = cursor.open({"type": "thinking", "thinking": "", "signature": ""}, out)
+
+    def feed(self, piece: str, out: Out) -> str:
+        """More of the text. Returns the text that follows the thinking, once it begins; the block is then closed."""
+        if self._after is None:
+            thinking, tag, rest = (self._held + piece).partition(CLOSING)
+            if not tag:
+                cut = len(thinking) - _tail(thinking)
+                self._held = thinking[cut:]
+                self._say(thinking[:cut], out)
+                return ""
+            self._held = ""
+            self._say(thinking, out)
+            self._after = ""
+            piece = rest
+        text = piece.lstrip()
+        self._after += piece[: len(piece) - len(text)]
+        if text:
+            self._close(ThinkMark(True, self._before, self._after, text_follows=True), out)
+        return text
+
+    def finish(self, out: Out) -> None:
+        """The text has ended and nothing visible followed."""
+        closed = self._after is not None
+        if not closed:
+            self._say(self._held, out)
+        self._close(ThinkMark(closed, self._before, self._after or "", text_follows=False), out)
+
+    def _say(self, thinking: str, out: Out) -> None:
+        if thinking:
+            self._cursor.delta(self._index, {"type": "thinking_delta", "thinking": thinking}, out)
+
+    def _close(self, mark: ThinkMark, out: Out) -> None:
+        self._cursor.delta(self._index, {"type": "signature_delta", "signature": mark.signature()}, out)
+        self._cursor.close(self._index, out)
+
+
+class CallView(View):
+    """A call to a gateway tool, hidden: nothing of it is visible.
+
+    ``input`` is what the valid beginning of the arguments says, ``arguments`` what they were in the end.
+    """
+
+    def __init__(self, start: Event, cursor: Cursor) -> None:
+        super().__init__(start, cursor)
+        self.id: str = start["id"]
+        self.name: str = start["name"]
+        self._live = ""
+        self._broken = False
+
+    def open(self, out: Out) -> None:
+        if self.start.get("input"):
+            self._argument(jsonvalue.write(self.start["input"]).decode(), out)
+
+    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
+        piece = self._piece(event)
+        self._argument(piece, out)
+        return len(piece)
+
+    def close(self, out: Out) -> None:
+        pass
+
+    def value(self) -> Event:
+        return {"type": "tool_use", "id": self.id, "name": self.name, "input": self.input}
+
+    @property
+    def input(self) -> dict[str, Any]:
+        """What the valid beginning of the arguments says; {} where there is none."""
+        value: dict[str, Any] = read_input(self._live)
+        return value
+
+    @property
+    def arguments(self) -> dict[str, Any] | None:
+        """The arguments, None if they did not end as a JSON object."""
+        if not self.pieces:
+            return {}
+        try:
+            value = jiter.from_json("".join(self.pieces).encode())
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def _argument(self, piece: str, out: Out) -> None:
+        if piece:
+            self.pieces.append(piece)
+        if self._broken:
+            return
+        if not self._live:
+            piece = piece.lstrip(" \t\r\n")
+        if not piece:
+            return
+        longer = self._live + piece
+        if not longer.startswith("{") or not _begins_object(longer):
+            self._broken = True
+            return
+        self._live = longer
+        self._show(piece, out)
+
+    def _show(self, piece: str, out: Out) -> None:
+        """Make a live piece visible: a hidden call shows none."""
+
+
+class ServerCallView(CallView):
+    """A call to a gateway tool, native: a ``server_tool_use`` block whose arguments stream as they come."""
+
+    def __init__(self, start: Event, cursor: Cursor, server_id: str) -> None:
+        super().__init__(start, cursor)
+        self.server_id = server_id
+
+    def open(self, out: Out) -> None:
+        block = {"type": "server_tool_use", "id": self.server_id, "name": self.name, "input": {}}
+        self._index = self._cursor.open(block, out)
+        super().open(out)
+
+    def close(self, out: Out) -> None:
+        self._cursor.close(self._index, out)
+
+    def _show(self, piece: str, out: Out) -> None:
+        self._cursor.delta(self._index, {"type": "input_json_delta", "partial_json": piece}, out)
+
+
+def read_input(text: str) -> Any:
+    """What the ``anthropic`` SDK's accumulator reads of the pieces of a block's ``input``; {} where there are none."""
+    if not text:
+        return {}
+    try:
+        return jiter.from_json(text.encode(), partial_mode=True)
+    except ValueError:
+        return {}
+
+
+def _begins_object(text: str) -> bool:
+    try:
+        jiter.from_json(text.encode(), partial_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _tail(text: str) -> int:
+    """How many characters at the end of ``text`` may be the beginning of ``</think>``."""
+    for length in range(min(len(CLOSING) - 1, len(text)), 0, -1):
+        if text.endswith(CLOSING[:length]):
+            return length
+    return 0

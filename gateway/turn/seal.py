@@ -1,0 +1,78 @@
+"""Sealing: what the model read of a native search travels in ``encrypted_content``, and comes back as it was.
+
+AES-256-GCM from ``cryptography``. The first entry of a result carries the text, the others nothing; each is bound, as
+associated data, to the call's id, its place, the number of entries, its url and its title. So an entry that was
+edited, moved, cut, left out or made elsewhere does not open.
+"""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+_NONCE_BYTES = 12
+
+
+class Sealer:
+    """Seals and opens the text of native results.
+
+    ``keys`` are secrets of any length, the first seals, all open (so a key is rotated by putting a new one in front).
+    ``max_chars`` bounds a sealed entry that is looked at, in characters of ``encrypted_content``.
+    """
+
+    def __init__(self, keys: Sequence[str], *, max_chars: int = 1_000_000) -> None:
+        if not keys:
+            raise ValueError("a sealer needs at least one key")
+        self._ciphers = [AESGCM(_derived(key)) for key in keys]
+        self._max_chars = max_chars
+
+    def seal(self, text: str, call_id: str, entries: Sequence[tuple[str, str]]) -> list[str]:
+        """One ``encrypted_content`` for each of ``entries`` (url, title); together they hold ``text``."""
+        sealed = []
+        for place, (url, title) in enumerate(entries):
+            nonce = os.urandom(_NONCE_BYTES)
+            plain = text.encode("utf-8", "surrogatepass") if place == 0 else b""
+            data = self._ciphers[0].encrypt(nonce, plain, _bound(call_id, place, len(entries), url, title))
+            sealed.append(base64.urlsafe_b64encode(nonce + data).decode("ascii"))
+        return sealed
+
+    def open(self, call_id: str, entries: Sequence[tuple[str, str, str]]) -> str | None:
+        """The text that ``entries`` (url, title, encrypted_content) hold; None unless every one is as it was sealed."""
+        text: str | None = None
+        for place, (url, title, sealed) in enumerate(entries):
+            plain = self._opened(sealed, _bound(call_id, place, len(entries), url, title))
+            if plain is None:
+                return None
+            if place == 0:
+                text = plain.decode("utf-8", "surrogatepass")
+        return text
+
+    def _opened(self, sealed: str, bound: bytes) -> bytes | None:
+        if len(sealed) > self._max_chars:
+            return None
+        try:
+            data = base64.b64decode(sealed.encode("ascii"), altchars=b"-_", validate=True)
+        except (UnicodeEncodeError, binascii.Error):
+            return None
+        if len(data) < _NONCE_BYTES + 16:
+            return None
+        for cipher in self._ciphers:
+            try:
+                return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound)
+            except InvalidTag:
+                continue
+        return None
+
+
+def _derived(key: str) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=b"messages-gateway seal 1").derive(key.encode())
+
+
+def _bound(call_id: str, place: int, count: int, url: str, title: str) -> bytes:
+    return json.dumps([call_id, place, count, url, title]).encode("ascii")

@@ -1,0 +1,293 @@
+"""A turn: all the rounds behind one client request, merged into one message.
+
+Sans-IO. The shell asks for the next upstream request, feeds the events of its answer, runs the calls that a round
+ended with and hands their outcomes back; every step adds what the client sees to ``out``. The rules cited are those of
+the contract, "A turn".
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.errors import UpstreamBroken
+from gateway.turn.history import Block
+from gateway.turn.ids import server_id
+from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
+from gateway.turn.ownership import WEB_SEARCH
+from gateway.turn.presentation import CallView, Cursor, Out, ServerCallView, TextView, ThinkingView, View
+from gateway.turn.request import TurnRequest
+from gateway.turn.search import Call, answered, make_call, refuse
+from gateway.turn.sentences import NO_SEARCH_LEFT
+from gateway.turn.tool import SearchOutcome
+from gateway.turn.usage import Usage, iteration, latest, summed
+
+WHOLE = frozenset({"tool_use", "end_turn"})
+"""Stop reasons of a round that ended whole: only then are its calls run (rule 3)."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What upstream has said of the round under way."""
+
+    state: State = State.AWAITED
+    views: list[View] = field(default_factory=list)
+    indices: set[int] = field(default_factory=set)
+    usage: Usage = field(default_factory=dict)
+    ending: Event = field(default_factory=dict)
+    extras: Event = field(default_factory=dict)
+
+    @property
+    def text_is_visible(self) -> bool:
+        return any(isinstance(view, TextView) and view.visible for view in self.views)
+
+
+class Turn:
+    """One turn. Drive it so::
+
+        calls = turn.late_calls()        # run these, turn.answer(each, outcome, out)
+        until turn.over:
+            send turn.request(); turn.feed(event, raw, out) for each event until turn.round_done
+            calls = turn.end_round(out)  # run these concurrently, turn.answer(each, outcome, out) in order
+        turn.finish(out)
+
+    ``model`` is the name the message is to carry where it is not upstream's. ``retained`` counts the characters kept
+    for the next request; over ``rules.max_retained_chars`` the turn ends as :class:`UpstreamBroken`.
+    """
+
+    def __init__(self, request: TurnRequest, model: str | None = None) -> None:
+        self.stream = request.stream
+        self.rounds = 0
+        self.over = False
+        self._request = request
+        self._rules = request.rules
+        self._declared = request.declared
+        self._model = model
+        self._cursor = Cursor()
+        self._round = _Round()
+        self._open: View | None = None
+        self._open_index = -1
+        self._usages: list[Usage] = []
+        self._answered = request.history.answered
+        self._opening: Out = []
+        self._results: list[Block] = []
+        self._calls: list[Call] = []
+        self._ids: set[str] = set()
+        self._uses = 0
+        self._searches = 0
+        self._stop: str | None = None
+        self._retained = 0
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def request(self) -> bytes:
+        """The body of the next upstream request."""
+        self._round = _Round()
+        return self._request.body(
+            answered=self._answered, without_tools=self._last_round and bool(self._declared.hidden)
+        )
+
+    def late_calls(self) -> list[Call]:
+        """Native calls of the history that are run before the first round, in call order."""
+        late = self._request.history.late
+        self._calls = [
+            self._counted(make_call(call.upstream_id, WEB_SEARCH, call.server_id, call.input, self._declared.native))
+            for call in late
+        ]
+        return self._calls
+
+    # -- a round's events --------------------------------------------------------------------------------------------
+
+    @property
+    def round_done(self) -> bool:
+        """Whether the round has come to its ``message_stop``."""
+        return self._round.state is State.DONE
+
+    def feed(self, event: Event, raw: bytes | None, out: Out) -> None:
+        """Take one upstream event; ``raw`` are its own bytes, where they may go to the client unchanged.
+
+        Raises :class:`UpstreamBroken` for an event out of place, and what :func:`stream_error` makes of an ``error``.
+        """
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            view = self._open
+            if view is None or event.get("index") != self._open_index:
+                raise UpstreamBroken("Upstream sent a delta for a block that is not open.")
+            self._retain(view.delta(event, raw, out))
+        elif kind == "ping":
+            out.append(event if raw is None else raw)
+        elif kind == "error":
+            raise stream_error(event)
+        elif isinstance(kind, str) and kind in EVENT_TYPES:
+            self._round.state = following(self._round.state, kind)
+            _TAKE[kind](self, event, out)
+        elif not isinstance(kind, str):
+            raise UpstreamBroken("Upstream sent an event without a type.")
+
+    def _message_start(self, event: Event, out: Out) -> None:
+        message = event.get("message")
+        if not isinstance(message, dict):
+            raise UpstreamBroken("Upstream sent message_start without a message.")
+        self._take_usage(message)
+        if self.rounds == 0:
+            message["content"] = []
+            if self._model is not None:
+                message["model"] = self._model
+            out.append({"type": "message_start", "message": message})
+            out += self._opening
+
+    def _block_start(self, event: Event, out: Out) -> None:
+        index, block = event.get("index"), event.get("content_block")
+        if not isinstance(index, int) or index in self._round.indices:
+            raise UpstreamBroken("Upstream started a block without an index of its own.")
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise UpstreamBroken("Upstream started a block without a type.")
+        self._round.indices.add(index)
+        view = self._view(block)
+        self._round.views.append(view)
+        self._open, self._open_index = view, index
+        view.open(out)
+
+    def _view(self, block: Block) -> View:
+        match block["type"]:
+            case "text":
+                return TextView(block, self._cursor, sniff=not self._round.text_is_visible)
+            case "thinking":
+                return ThinkingView(block, self._cursor)
+            case "tool_use" if self._owns(block.get("name")):
+                if not isinstance(block.get("id"), str) or not block["id"]:
+                    raise UpstreamBroken("Upstream sent a tool_use without an id.")
+                if block["name"] in self._declared.hidden or (self._last_round and self._declared.hidden):
+                    return CallView(block, self._cursor)
+                name = server_id(block["id"], self._ids)
+                self._ids.add(name)
+                return ServerCallView(block, self._cursor, name)
+        return View(block, self._cursor)
+
+    def _owns(self, name: object) -> bool:
+        return name in self._declared.hidden or (name == WEB_SEARCH and self._declared.native is not None)
+
+    def _block_stop(self, event: Event, out: Out) -> None:
+        if self._open is None or event.get("index") != self._open_index:
+            raise UpstreamBroken("Upstream ended a block that is not open.")
+        self._open.close(out)
+        self._open = None
+
+    def _message_delta(self, event: Event, out: Out) -> None:
+        delta = event.get("delta")
+        if not isinstance(delta, dict):
+            raise UpstreamBroken("Upstream sent message_delta without a delta.")
+        self._round.ending.update(delta)
+        self._round.extras.update({name: event[name] for name in event.keys() - {"type", "delta", "usage"}})
+        self._take_usage(event)
+
+    def _message_stop(self, event: Event, out: Out) -> None:
+        """The round is whole; what follows is for :meth:`end_round`."""
+
+    def _take_usage(self, holder: Event) -> None:
+        usage = holder.get("usage")
+        if usage is not None:
+            if not isinstance(usage, dict):
+                raise UpstreamBroken("Upstream sent a usage that is no object.")
+            latest(self._round.usage, usage)
+
+    def _retain(self, characters: int) -> None:
+        self._retained += characters
+        if self._retained > self._rules.max_retained_chars:
+            raise UpstreamBroken(f"The turn has grown over {self._rules.max_retained_chars} characters.")
+
+    # -- between rounds ----------------------------------------------------------------------------------------------
+
+    def end_round(self, out: Out) -> list[Call]:
+        """Upstream's answer has ended: which calls to run now, in call order. Sets ``over``.
+
+        Raises :class:`UpstreamBroken` where the round was cut.
+        """
+        if not self.round_done:
+            raise UpstreamBroken("Upstream's stream ended before its message did.")
+        last = self._last_round
+        self.rounds += 1
+        self._usages.append(self._round.usage)
+        stop = self._round.ending.get("stop_reason")
+        gateway_calls = [view for view in self._round.views if isinstance(view, CallView)]
+        client_calls = any(view.kind == "tool_use" and not isinstance(view, CallView) for view in self._round.views)
+        runnable = gateway_calls if stop in WHOLE else []
+        if last and self._declared.hidden:
+            runnable = []
+            if gateway_calls and not client_calls and stop == "tool_use":
+                stop = "end_turn"
+        if client_calls and stop in WHOLE:
+            runnable = [view for view in runnable if isinstance(view, ServerCallView)]
+            stop = "tool_use"
+            self.over = True
+        elif not runnable:
+            self.over = True
+        elif last:
+            stop = "pause_turn"
+            self.over = True
+        self._stop = stop
+        self._calls = [self._counted(self._call(view)) for view in runnable]
+        self._results = []
+        return self._calls
+
+    def _call(self, view: CallView) -> Call:
+        name = view.server_id if isinstance(view, ServerCallView) else None
+        return make_call(view.id, view.name, name, view.arguments, self._declared.native)
+
+    def _counted(self, call: Call) -> Call:
+        """Rule 6: each native call up to the limit uses one up, each later one is refused."""
+        native = self._declared.native
+        if call.server_id is None or native is None or native.max_uses is None:
+            return call
+        self._uses += 1
+        return call if self._uses <= native.max_uses else refuse(call, "max_uses_exceeded")
+
+    def answer(self, call: Call, outcome: SearchOutcome, out: Out) -> None:
+        """A call's outcome, to be given in call order; with the last one the next request is ready."""
+        ending = ""
+        if call is self._calls[-1] and self._declared.hidden and not self.over and self._last_round:
+            ending = NO_SEARCH_LEFT
+        result, block = answered(call, outcome, ending, self._rules.sealer)
+        self._retain(len(result["content"]))
+        self._results.append(result)
+        if block is not None:
+            events = out if self.rounds else self._opening
+            self._cursor.close(self._cursor.open(block, events), events)
+            self._searches += outcome.error is None
+        if call is self._calls[-1]:
+            self._answered = True
+            if self.rounds:
+                kept = [value for view in self._round.views if (value := view.value()) is not None]
+                self._request.add_round(kept, self._results)
+            else:
+                self._request.add_late(self._results)
+
+    @property
+    def _last_round(self) -> bool:
+        """Whether the round under way, or the one to be asked for next, is the last allowed."""
+        return self.rounds + 1 >= self._rules.max_rounds
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self, out: Out) -> None:
+        """End the message: its stop reason and usage, after an empty text block if nothing was visible."""
+        if self._cursor.next == 0:
+            self._cursor.close(self._cursor.open({"type": "text", "text": ""}, out), out)
+        ending = {"stop_sequence": None, **self._round.ending, "stop_reason": self._stop}
+        out.append({"type": "message_delta", "delta": ending, "usage": self.usage(), **self._round.extras})
+        out.append({"type": "message_stop"})
+
+    def usage(self) -> dict[str, Any]:
+        """The turn's usage so far (rule 8)."""
+        usage = summed(self._usages)
+        usage["iterations"] = [iteration(one) for one in self._usages]
+        if self._declared.native is not None:
+            usage["server_tool_use"] = {"web_search_requests": self._searches, "web_fetch_requests": 0}
+        return usage
+
+
+_TAKE = {
+    "message_start": Turn._message_start,
+    "content_block_start": Turn._block_start,
+    "content_block_stop": Turn._block_stop,
+    "message_delta": Turn._message_delta,
+    "message_stop": Turn._message_stop,
+}

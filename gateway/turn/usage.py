@@ -1,0 +1,49 @@
+"""Usage counters: the last value of each within a round, summed over the rounds of a turn.
+
+Rule 8 of the contract. A counter is an integer, at the top or inside an object; everything else (a tier's name, null)
+is the last round's.
+"""
+
+from typing import Any
+
+Usage = dict[str, Any]
+
+ITERATION_COUNTERS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def latest(seen: Usage, new: Usage) -> None:
+    """Take into ``seen`` the values of one more ``usage`` object of the same round; null never hides a value."""
+    for name, value in new.items():
+        old = seen.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            latest(old, value)
+        elif value is not None or name not in seen:
+            seen[name] = dict(value) if isinstance(value, dict) else value
+
+
+def summed(rounds: list[Usage]) -> Usage:
+    """The turn's usage: integers added up, other values the last round's that has them."""
+    total: Usage = {}
+    for usage in rounds:
+        for name, value in usage.items():
+            old = total.get(name)
+            if isinstance(value, dict):
+                total[name] = summed([old, value]) if isinstance(old, dict) else summed([value])
+            elif _counts(value):
+                total[name] = value + old if _counts(old) else value
+            elif not (value is None and old is not None):
+                total[name] = value
+    return total
+
+
+def iteration(usage: Usage) -> Usage:
+    """One round's entry of ``usage.iterations``: all four counters, 0 where the round gave none."""
+    entry: Usage = {"type": "message"}
+    for name in ITERATION_COUNTERS:
+        value = usage.get(name)
+        entry[name] = value if _counts(value) else 0
+    return entry
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
