@@ -1,0 +1,1 @@
+"""Gateway-owned tools: what runs when the model calls one."""
