@@ -1,0 +1,156 @@
+"""The connections to one origin: opening them, keeping idle ones for the next request, ending those that stall."""
+
+import asyncio
+import os
+import socket
+import ssl
+
+from gateway.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from gateway.upstream.connection import Connection
+from gateway.upstream.origin import Origin
+
+_LONGEST_TICK_S = 1.0
+
+
+class Pool:
+    """Idle connections are used last in, first out, so that those a quiet hour does not need expire.
+
+    Timeouts are looked after by one timer for all connections, which runs while there are any. It ticks four times
+    in the shortest timeout, and at least once a second: a timeout comes at most that much late.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_connect_timeout_s",
+        "_connections",
+        "_emptied",
+        "_first_byte_timeout_s",
+        "_idle",
+        "_idle_timeout_s",
+        "_keep_alive_s",
+        "_max_idle",
+        "_origin",
+        "_ssl_context",
+        "_tick_s",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        origin: Origin,
+        *,
+        connect_timeout_s: float,
+        first_byte_timeout_s: float,
+        idle_timeout_s: float,
+        keep_alive_s: float,
+        max_idle: int,
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
+        self._origin = origin
+        self._connect_timeout_s = connect_timeout_s
+        self._first_byte_timeout_s = first_byte_timeout_s
+        self._idle_timeout_s = idle_timeout_s
+        self._keep_alive_s = keep_alive_s
+        self._max_idle = max_idle
+        self._ssl_context = (ssl_context or ssl.create_default_context()) if origin.tls else None
+        self._connections: set[Connection] = set()
+        self._idle: list[Connection] = []  # the longest idle first
+        self._tick_s = min(_LONGEST_TICK_S, first_byte_timeout_s / 4, idle_timeout_s / 4, keep_alive_s / 4)
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._emptied: asyncio.Future[None] | None = None
+
+    def take(self) -> Connection | None:
+        """An idle connection that looks alive."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_closing():
+                continue
+            if connection.loop.time() - connection.idle_since < self._keep_alive_s:
+                return connection
+            connection.drop()
+        return None
+
+    async def connect(self) -> Connection:
+        """A new connection. Raises UpstreamUnreachable and UpstreamTimeout (``connect``)."""
+        loop = asyncio.get_running_loop()
+        if self._closing:
+            raise _closing()
+        origin = self._origin
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop, self),
+                    origin.host,
+                    origin.port,
+                    ssl=self._ssl_context,
+                    server_hostname=origin.host if origin.tls else None,
+                )
+        except TimeoutError as error:
+            text = f"no connection to upstream within {self._connect_timeout_s:g} s"
+            raise UpstreamTimeout(text, stage="connect") from error
+        except OSError as error:
+            raise UpstreamUnreachable(f"cannot connect to upstream: {_reason(error)}") from error
+        if self._closing:
+            connection.abort(_closing())
+        if connection.is_closing():
+            raise UpstreamUnreachable("upstream closed the connection as soon as it was open")
+        return connection
+
+    async def aclose(self) -> None:
+        """End every connection, those in use too, and wait until they are gone."""
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._idle.clear()
+        for connection in self._connections:
+            connection.abort(UpstreamBroken("the gateway closed its connections"))
+        if self._connections:
+            self._emptied = self._emptied or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._emptied)
+
+    # What a connection tells its keeper
+
+    def opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        if self._timer is None and not self._closing:
+            self._timer = connection.loop.call_later(self._tick_s, self._tick, connection.loop)
+
+    def idle(self, connection: Connection) -> None:
+        if len(self._idle) < self._max_idle and not self._closing:
+            self._idle.append(connection)
+        else:
+            connection.drop()
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._emptied is not None and not self._connections and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for connection in self._connections:
+            connection.check(now, first_byte_timeout_s=self._first_byte_timeout_s, idle_timeout_s=self._idle_timeout_s)
+        while self._idle and now - self._idle[0].idle_since >= self._keep_alive_s:
+            self._idle.pop(0).drop()
+        self._timer = loop.call_later(self._tick_s, self._tick, loop) if self._connections else None
+
+
+def _closing() -> UpstreamUnreachable:
+    return UpstreamUnreachable("the gateway is closing its connections to upstream")
+
+
+def _reason(error: OSError) -> str:
+    """Why a connection failed, in words that hold no address (the exceptions' own do)."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its certificate could not be verified"
+    if isinstance(error, ssl.SSLError):
+        return "the TLS handshake failed"
+    if isinstance(error, socket.gaierror):
+        return "its name cannot be resolved"
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return "connection failed"
