@@ -1,0 +1,179 @@
+"""One measurement of one server: the same request bytes, the same upstream, a warm-up before each window."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from statistics import quantiles
+
+from bench import bodies
+from bench.client import Caller, Fault, Reader, connect, post
+from bench.process import Server
+from bench.upstream import Plan
+
+CALLERS = 8
+EVENTS_PER_S = 5000  # of all streams together, so that neither the double nor the reader is what is measured
+FASTEST_S = 0.01  # between two events of one stream
+OPENED_PER_S = 500
+PROBES = 100
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one window gave: a number per measured quantity."""
+
+    case: str
+    server: str
+    values: dict[str, float]
+
+
+class Double:
+    """The running upstream double, as its controller sees it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def plan(self, plan: Plan) -> None:
+        await self._tell(b"/bench/plan", plan.encode())
+
+    async def finish(self) -> None:
+        await self._tell(b"/bench/finish", b"{}")
+
+    async def seen(self) -> dict[str, int]:
+        seen: dict[str, int] = json.loads(await self._tell(b"/bench/seen", b"{}"))
+        return seen
+
+    async def _tell(self, path: bytes, body: bytes) -> bytes:
+        return await ask(self.port, body, path)
+
+
+async def ask(port: int, body: bytes, path: bytes = b"/v1/messages") -> bytes:
+    """One request, its answer's body. Raises Fault where the status is not 200."""
+    [caller] = await connect(port, 1, lambda: Caller(post(body, path), b""))
+    caller.stopped = True
+    caller.start()
+    await within(caller.lost)
+    if caller.fault is not None:
+        raise Fault(caller.fault)
+    return caller.body
+
+
+async def within(awaitable: Awaitable[object]) -> None:
+    """Raises Fault after TIMEOUT_S."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await awaitable
+    except TimeoutError as error:
+        raise Fault(f"no end after {TIMEOUT_S} s") from error
+
+
+async def check_loop(server: Server, double: Double) -> None:
+    """The server's tool loop really engages: one search, two rounds, nothing of the call visible. Raises Fault."""
+    await double.plan(Plan(call=True))
+    answer = await ask(server.port, bodies.loop())
+    seen = await double.seen()
+    if seen != {"messages": 2, "searches": 1} or b"tool_use" in answer or b"message_stop" not in answer:
+        raise Fault(f"{server.name} does not run the loop: upstream saw {seen}, the client {answer[-2000:]!r}")
+
+
+async def requests(server: Server, double: Double, case: str, body: bytes, *, window_s: float) -> Sample:
+    """CPU time per request, the answer coming at once and whole. Raises Fault."""
+    await double.plan(Plan(events=1))
+    proof = b"message_stop" if b'"stream":true' in body else b"end_turn"
+    callers = await connect(server.port, CALLERS, lambda: Caller(post(body), proof))
+    for caller in callers:
+        caller.start()
+    await asyncio.sleep(1)
+    answers, cpu = sum(caller.answers for caller in callers), server.cpu_ns()
+    began = time.monotonic()
+    await asyncio.sleep(window_s)
+    answers, cpu = sum(caller.answers for caller in callers) - answers, server.cpu_ns() - cpu
+    elapsed = time.monotonic() - began
+    for caller in callers:
+        caller.stopped = True
+    await within(asyncio.gather(*(caller.lost for caller in callers)))
+    for caller in callers:
+        if caller.fault is not None:
+            raise Fault(f"{server.name}, {case}: {caller.fault}")
+    return Sample(case, server.name, {"cpu_us": cpu / answers / 1e3, "per_s": answers / elapsed})
+
+
+@asynccontextmanager
+async def open_streams(
+    server: Server, double: Double, body: bytes, number: int, *, lead: int = 1
+) -> AsyncIterator[list[Reader]]:
+    """That many running streams, past their first `lead` events, which come at once; ended whole at the exit.
+
+    Raises Fault.
+    """
+    await double.plan(Plan(events=None, lead=lead, interval_s=max(FASTEST_S, number / EVENTS_PER_S)))
+    readers = await connect(server.port, number, lambda: Reader(post(body), lead))
+    for position, reader in enumerate(readers):
+        reader.start()
+        if position % 10 == 9:
+            await asyncio.sleep(10 / OPENED_PER_S)
+    await within(asyncio.gather(*(reader.under_way for reader in readers)))
+    await asyncio.sleep(1)
+    yield readers
+    await double.finish()
+    await within(asyncio.gather(*(reader.lost for reader in readers)))
+    for reader in readers:
+        if reader.fault is not None or not reader.whole:
+            raise Fault(f"{server.name}, {number} streams: {reader.fault or 'a stream was cut'}")
+
+
+async def streams(
+    server: Server, double: Double, case: str, body: bytes, number: int, *, window_s: float, lead: int = 1
+) -> Sample:
+    """CPU time per event, and how late the events are, while that many streams run. Raises Fault."""
+    async with open_streams(server, double, body, number, lead=lead) as readers:
+        for reader in readers:
+            reader.late_ns.clear()
+        events, cpu = sum(reader.events for reader in readers), server.cpu_ns()
+        await asyncio.sleep(window_s)
+        events, cpu = sum(reader.events for reader in readers) - events, server.cpu_ns() - cpu
+        late = [late for reader in readers for late in reader.late_ns]
+        # A probe's first event would come with all of a lead behind it.
+        first = [await first_event(server, body) for _ in range(PROBES)] if lead == 1 else []
+    values = {"cpu_us": cpu / events / 1e3}
+    for name, times in {"first": first, "later": late}.items():
+        if times:
+            values |= {f"{name}_p{percent}_ms": percentile(times, percent) / 1e6 for percent in (50, 99)}
+    return Sample(case, server.name, values)
+
+
+async def first_event(server: Server, body: bytes) -> int:
+    """From a request to the first bytes of its stream, in ns; the stream is left then."""
+    [probe] = await connect(server.port, 1, lambda: Reader(post(body)))
+    probe.start()
+    await within(probe.under_way)
+    probe.transport.close()
+    if probe.first_ns is None:
+        raise Fault(f"{server.name}: a stream without events")
+    return probe.first_ns
+
+
+async def memory(server: Server, double: Double, case: str, body: bytes, ladder: list[int]) -> Sample:
+    """Resident memory of a server that was just started: idle, with ever more streams open, and a stream's own part.
+
+    Raises Fault.
+    """
+    await requests(server, double, case, bodies.small(), window_s=0.5)
+    await asyncio.sleep(0.5)
+    values = {"idle_mb": server.rss_bytes() / 1e6}
+    for number in ladder:
+        async with open_streams(server, double, body, number):
+            values[f"{number}_mb"] = server.rss_bytes() / 1e6
+    values["stream_kb"] = 1e3 * (values[f"{ladder[-1]}_mb"] - values["idle_mb"]) / ladder[-1]
+    return Sample(case, server.name, values)
+
+
+def percentile(values: list[int], percent: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[percent - 1] if len(values) > 1 else float(values[0])
