@@ -1,0 +1,14 @@
+"""Records upstream traffic into cassettes, and plays cassettes back as an upstream.
+
+    async with serve_cassettes(["search.yaml"]) as player:
+        ...                                   # talk to player.origin
+        player.seen[0].turn                   # which recorded turn answered
+
+See :mod:`recorder.cassette` for the file, :mod:`recorder.player` for the upstream made of it.
+"""
+
+from recorder.cassette import Cassette, Request, Response, Turn
+from recorder.errors import CassetteError
+from recorder.player import Player, Seen, serve_cassettes
+
+__all__ = ["Cassette", "CassetteError", "Player", "Request", "Response", "Seen", "Turn", "serve_cassettes"]

@@ -1,0 +1,273 @@
+"""What never reaches a cassette: credentials, wherever they stand, and who the user is.
+
+One set of rules serves three uses: the recorder takes out what they find, ``scan`` reports what they still find in a
+file, and the player applies them to a request before it compares it with the recorded one.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from recorder.cassette import Cassette, Json, Turn, compact_json, parse_json
+from recorder.messages import delta_text, with_delta_text
+from recorder.spool import Spool
+
+REDACTED = "[redacted]"
+
+_HEADERS = re.compile(
+    r"auth|cookie|token|secret|passw|credential|session|signature|(api|access|subscription|private)[-_]?key"
+)
+_NAMES = (
+    r"(?:[\w-]*[_-])?(?:api[-_]?key|access[-_]?key|secret[-_]?key|private[-_]?key|secret|password|passwd"
+    r"|(?:access|refresh|auth|id|session|bearer)[-_]token|credentials?|authorization)"
+)
+_FIELD = re.compile(_NAMES, re.IGNORECASE)
+_QUERY_FIELD = re.compile(rf"{_NAMES}|key|token|auth|sig|signature|x-amz-[\w-]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A pattern whose last group (or whole match) is secret; ``needle`` is a cheap test, in lower case."""
+
+    kind: str
+    needle: str
+    pattern: re.Pattern[str]
+
+
+def _rule(kind: str, needle: str, pattern: str, flags: int = 0) -> _Rule:
+    return _Rule(kind, needle, re.compile(pattern, flags))
+
+
+_RULES = (
+    _rule(
+        "private key",
+        "private key-----",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END[A-Z ]*-----|(?=[\"'])|\Z)",
+    ),
+    _rule("API key", "sk-", r"\bsk-[A-Za-z0-9_-]{16,}"),
+    _rule("API key", "tvly-", r"\btvly-[A-Za-z0-9_-]{10,}"),
+    _rule("API key", "bsa", r"\bBSA[A-Za-z0-9_-]{20,}"),
+    _rule("API key", "hf_", r"\bhf_[A-Za-z0-9]{20,}"),
+    _rule("API key", "gsk_", r"\bgsk_[A-Za-z0-9]{20,}"),
+    _rule("API key", "xai-", r"\bxai-[A-Za-z0-9]{20,}"),
+    _rule("API key", "nvapi-", r"\bnvapi-[A-Za-z0-9_-]{20,}"),
+    _rule("API key", "aiza", r"\bAIza[A-Za-z0-9_-]{30,}"),
+    _rule("access key", "akia", r"\bAKIA[A-Z0-9]{16}\b"),
+    _rule("access token", "gh", r"\b(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"),
+    _rule("access token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
+    _rule("access token", "xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
+    _rule("access token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    _rule("credential", "bearer", r"\bbearer\s+((?=[^\s\"'\\]*\d)[\w.~+/=-]{12,})", re.I),
+    _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", re.I),
+    _rule("password in a URL", "://", r"://[^/\s:@\"'\\]*:([^/\s@\"'\\]+)@"),
+    _rule("key in a URL", "=", rf"[?&;](?:{_QUERY_FIELD.pattern})=([^&;#\s\"'<>\\`)]+)", re.I),
+    _rule("key in JSON", '"', rf"\"{_NAMES}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}})", re.I),
+    _rule("assigned key", "=", rf"\b{_NAMES}\s*=\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", re.I),
+)
+
+
+def redact_text(text: str) -> tuple[str, list[str]]:
+    """``text`` without its credentials, and the kind of each one found."""
+    spans = _secrets(text)
+    return _cut(text, spans), [kind for _, _, kind in spans]
+
+
+def redact_json(value: Json, path: str = "") -> tuple[Json, list[str]]:
+    """A JSON value likewise; what was found is named by its path."""
+    found: list[str] = []
+    return _redact(value, path, found.append), found
+
+
+def redact_turn(turn: Turn) -> Turn:
+    """The turn as it may be written, with what was taken out in its ``redacted``."""
+    request, response = turn.request, turn.response
+    found: list[str] = []
+    note = found.append
+    body = _redact(_anonymous(request.body, note), "request.body", note)
+    text = None if request.text is None else _redact(request.text, "request.text", note)
+    path = _redact(request.path, "request.path", note)
+    query = {
+        name: _secret(f"request.query_params.{name}", note)
+        if _QUERY_FIELD.fullmatch(name) and value != REDACTED
+        else value
+        for name, value in _redact(request.query_params, "request.query_params", note).items()
+    }
+    return replace(
+        turn,
+        request=replace(
+            request,
+            path=path,
+            query_params=query,
+            headers=_headers(request.headers, "request", note),
+            body=body,
+            text=text,
+        ),
+        response=replace(
+            response,
+            headers=_headers(response.headers, "response", note),
+            content=_stream(response.content, note) if response.is_stream else _content(response.content, note),
+        ),
+        redacted=[*turn.redacted, *found],
+    )
+
+
+def redact_request_body(body: Json) -> Json:
+    """A request's body as a cassette would hold it."""
+    return _redact(_anonymous(body, _ignore), "", _ignore)
+
+
+def scan(path: Path) -> Iterator[str]:
+    """Where a file still holds a credential, one sentence each; never the credential. Raises CassetteError."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            for kind in redact_text(line)[1]:
+                yield f"line {number}: {kind}"
+    cassette = Cassette(path)
+    yield from redact_json(cassette.recorded(), "recorded")[1]
+    for turn in cassette:
+        known = len(turn.redacted)
+        for finding in redact_turn(turn).redacted[known:]:
+            yield f"{turn.filename}: {finding}"
+
+
+Note = Callable[[str], None]
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
+def _secret(path: str, note: Note) -> str:
+    note(path)
+    return REDACTED
+
+
+def _redact(value: Json, path: str, note: Note) -> Json:
+    if isinstance(value, str):
+        text, kinds = redact_text(value)
+        for kind in kinds:
+            note(f"{path}: {kind}")
+        return text
+    if isinstance(value, list):
+        return [_redact(item, f"{path}.{number}", note) for number, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: _field(key, item, f"{path}.{key}", note) for key, item in value.items()}
+    return value
+
+
+def _field(key: str, value: Json, path: str, note: Note) -> Json:
+    if isinstance(value, str) and value not in ("", REDACTED) and _FIELD.fullmatch(key):
+        return _secret(path, note)
+    return _redact(value, path, note)
+
+
+def _anonymous(body: Json, note: Note) -> Json:
+    """The body without ``metadata.user_id``."""
+    if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+        return body
+    metadata = body["metadata"]
+    if metadata.get("user_id", REDACTED) in (REDACTED, None):
+        return body
+    return {**body, "metadata": {**metadata, "user_id": _secret("request.body.metadata.user_id", note)}}
+
+
+def _headers(headers: dict[str, str], whose: str, note: Note) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    for name, value in headers.items():
+        path = f"{whose}.headers.{name}"
+        if _HEADERS.search(name.lower()):
+            note(path)
+        else:
+            kept[name] = _redact(value, path, note)
+    return kept
+
+
+def _content(content: Spool, note: Note) -> Spool:
+    """A body that is no stream. Bytes without a finding stay as they are."""
+    data, found = content.read(), list[str]()
+    value = parse_json(data)
+    if value is None:
+        text = data.decode("utf-8", "surrogateescape")
+        clean = str(_redact(text, "response.body", found.append)).encode("utf-8", "surrogateescape")
+    else:
+        redacted = _redact(value, "response.body", found.append)
+        clean = compact_json(redacted) if found else data
+    for finding in found:
+        note(finding)
+    return Spool(clean) if found else content
+
+
+def _stream(content: Spool, note: Note) -> Spool:
+    """An event stream: line by line, and each block's text as one, for a secret can come in pieces."""
+    cuts = _cuts_across_deltas(content, note)
+    clean, found = Spool(), False
+    for number, line in enumerate(content.lines()):
+        text = line.decode("utf-8", "surrogateescape")
+        if spans := cuts.get(number):
+            text = _cut_delta(text, spans)
+        text, kinds = redact_text(text)
+        for kind in kinds:
+            note(f"response.sse.{number}: {kind}")
+        found = found or bool(kinds)
+        clean.write(text.encode("utf-8", "surrogateescape"))
+    return clean if found or cuts else content
+
+
+_Spans = list[tuple[int, int, str]]
+
+
+def _cuts_across_deltas(content: Spool, note: Note) -> dict[int, _Spans]:
+    """Line number -> the parts of its delta that belong to a secret longer than that delta."""
+    pieces: dict[int, list[tuple[int, str]]] = {}
+    for number, line in enumerate(content.lines()):
+        if line.startswith(b"data:") and (delta := delta_text(parse_json(line[5:]))):
+            index, text = delta
+            pieces.setdefault(index, []).append((number, text))
+    cuts: dict[int, _Spans] = {}
+    for index, block in pieces.items():
+        for start, end, kind in _secrets("".join(text for _, text in block)):
+            offset, lines = 0, 0
+            for number, text in block:
+                if (left := max(start, offset)) < (right := min(end, offset + len(text))):
+                    mark = kind if lines == 0 else ""
+                    cuts.setdefault(number, []).append((left - offset, right - offset, mark))
+                    lines += 1
+                offset += len(text)
+            note(f"response.sse: {kind} in block {index}")
+    return cuts
+
+
+def _cut_delta(line: str, spans: _Spans) -> str:
+    """A ``data:`` line without those parts of its delta; the first part of a secret leaves the mark."""
+    event = json.loads(line[5:])
+    found = delta_text(event)
+    if found is None:
+        return line
+    return f"data: {compact_json(with_delta_text(event, _cut(found[1], spans))).decode()}\n"
+
+
+def _secrets(text: str) -> _Spans:
+    """(start, end, kind) of every secret, in order, none overlapping another."""
+    lower, spans = text.lower(), []
+    for rule in _RULES:
+        if rule.needle in lower:
+            for match in rule.pattern.finditer(text):
+                group = match.lastindex or 0
+                if match[group] != REDACTED:
+                    spans.append((match.start(group), match.end(group), rule.kind))
+    apart: _Spans = []
+    for span in sorted(spans):
+        if not apart or span[0] >= apart[-1][1]:
+            apart.append(span)
+    return apart
+
+
+def _cut(text: str, spans: _Spans) -> str:
+    """``text`` with a mark in place of each span; of a span without a kind nothing stays."""
+    parts, end = [], 0
+    for start, stop, kind in spans:
+        parts += [text[end:start], REDACTED if kind else ""]
+        end = stop
+    return "".join([*parts, text[end:]])

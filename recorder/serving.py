@@ -1,0 +1,86 @@
+"""Serving an ASGI application on a loopback socket, inside a running event loop."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import anyio
+import uvicorn
+
+from recorder.errors import RecorderError
+
+Application = Callable[..., Any]
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket to serve on; port 0 takes a free one. Raises RecorderError where it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise RecorderError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return sock
+
+
+def origin(sock: socket.socket) -> str:
+    """The URL origin of a bound socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Application, sock: socket.socket, *, on_stop: Callable[[], None]) -> AsyncIterator[None]:
+    """Serves until the end of the block; ``on_stop`` is called first, to end what would wait for ever."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        lifespan="off",
+        log_config=None,
+        log_level=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    server = _Server(config, on_stop)
+    task = asyncio.create_task(server.serve(sockets=[sock]))
+    try:
+        await server.ready.wait()
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def stopped_by_signal() -> None:
+    """Returns when the process is asked to end (SIGINT, SIGTERM)."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            return
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process it runs in."""
+
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self._on_stop = on_stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
