@@ -1,5 +1,6 @@
 """The sans-IO core: what a turn is. Plain data in, plain data out; no socket, no clock."""
 
+from gateway.turn import jsonvalue
 from gateway.turn.fold import Fold
 from gateway.turn.lifecycle import Event, events_of, read_event, read_message
 from gateway.turn.presentation import Out
@@ -18,6 +19,7 @@ __all__ = [
     "TurnRequest",
     "TurnRules",
     "events_of",
+    "jsonvalue",
     "read_event",
     "read_message",
     "read_request",

@@ -121,13 +121,12 @@ class _Translation:
             for one in rounds[place][:-1]:
                 self._emit(one)
             last = rounds[place][-1] if rounds[place] else _Round()
+            if last.blocks:
+                self._add("assistant", last.blocks, self._values[place])
             place += 1
-            if not last.native:
-                if last.blocks:
-                    self._add("assistant", last.blocks)
-                continue
-            self._take_opening(last, rounds.get(self._next_assistant(place), []))
-            place = self._emit_last(last, place)
+            if last.native:
+                self._take_opening(last, rounds.get(self._next_assistant(place), []))
+                place = self._answer_last(last, place)
         self._out.answered = any(
             at == len(self._values) - 1 and is_ours(block) and block["type"] == RESULT
             for at, _, block in _blocks(self._values)
@@ -248,9 +247,8 @@ class _Translation:
         if results:
             self._add("user", results)
 
-    def _emit_last(self, last: _Round, place: int) -> int:
-        """Write a message's last round and the user message that answers it; returns the place after both."""
-        self._add("assistant", last.blocks)
+    def _answer_last(self, last: _Round, place: int) -> int:
+        """Write the user message that answers a message's last round; returns the place after it."""
         client, rest, following = self._client_results(last, place)
         is_end = place + following == len(self._values)
         missing = [call for call in last.native if call not in last.results]
@@ -269,7 +267,7 @@ class _Translation:
             self._out.late = [one for one in results if isinstance(one, LateCall)]
             self._out.last_results, self._out.last_rest = results, rest
         else:
-            self._add("user", [*results, *rest])
+            self._add("user", [*results, *rest], self._values[place] if following else {})
         return place + following
 
     def _client_results(self, last: _Round, place: int) -> tuple[dict[str, Block], list[Any], int]:
@@ -299,8 +297,9 @@ class _Translation:
             return one.results[call]
         return tool_result(one.native[call]["id"], error_sentence("unavailable"), failed=True)
 
-    def _add(self, role: str, content: list[Any]) -> None:
-        self._out.messages.append(jsonvalue.write({"role": role, "content": content}))
+    def _add(self, role: str, content: list[Any], source: Block | None = None) -> None:
+        """Write a message; of the client's message it is made from, members of other names are kept."""
+        self._out.messages.append(jsonvalue.write({**(source or {}), "role": role, "content": content}))
 
 
 def tool_result(call: str, text: str, *, failed: bool = False) -> Block:

@@ -1,0 +1,18 @@
+"""The mark of `<think>` text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.turn.marker import ThinkMark, read_mark
+
+
+@given(st.booleans(), st.text(" \n\t"), st.text(" \n\t"), st.booleans())
+def test_marks_can_be_read_back(closed: bool, before: str, after: str, text_follows: bool) -> None:
+    mark = ThinkMark(closed, before, after, text_follows)
+    assert read_mark(mark.signature()) == mark
+
+
+@pytest.mark.parametrize("signature", [None, 3, "", "f99d", "gateway.think.", "gateway.think.é", "gateway.think.W10="])
+def test_other_signatures_are_no_marks(signature: object) -> None:
+    assert read_mark(signature) is None
