@@ -72,7 +72,7 @@ class DdgsSearch:
 
 def _found_nothing(error: DDGSException) -> bool:
     """The library raises the same type where no engine failed; only then is its argument a sentence, not an error."""
-    return not isinstance(error.args[0], BaseException)
+    return isinstance(error.args[0], str)
 
 
 def _cause(error: DDGSException) -> Cause:
