@@ -1,5 +1,6 @@
 """The HTTP providers: what each is asked, what its answers become, and every failure of every one of them."""
 
+import asyncio
 import json
 import logging
 from dataclasses import dataclass, field
@@ -552,6 +553,27 @@ async def test_a_country_the_provider_may_not_know_is_no_obstacle(case: Case, co
     params = await asked(case, SearchCall("rust", user_location=UserLocation(country=country)))
     assert "country" not in params
     assert params.get("userLocation") in (None, "XX")
+
+
+async def test_a_caller_who_leaves_closes_the_connection() -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        assert await reader.read() == b""
+        gone.set()
+        writer.close()
+
+    async with await asyncio.start_server(stall, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        backend = make_backend("searxng", base_url=f"http://127.0.0.1:{port}", api_key=None)
+        tool = WebSearch(backend, timeout_s=60, concurrency=1, max_results=8, result_max_chars=20_000)
+        left = asyncio.create_task(tool.run(SearchCall("rust")))
+        await asked.wait()
+        left.cancel()
+        await asyncio.wait_for(gone.wait(), 1)
+        await tool.aclose()
 
 
 @every_provider

@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-import primp
 from ddgs import DDGS
 from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
 
@@ -72,13 +71,16 @@ class DdgsSearch:
 
 def _found_nothing(error: DDGSException) -> bool:
     """The library raises the same type where no engine failed; only then is its argument a sentence, not an error."""
-    return isinstance(error.args[0], str)
+    return bool(error.args) and isinstance(error.args[0], str)
 
 
 def _cause(error: DDGSException) -> Cause:
-    """Of the last engine that failed: the library raises its error inside another."""
-    inner = error.args[0]
-    network = isinstance(inner, DDGSException) and isinstance(inner.__cause__, primp.RequestError)
+    """Of the last engine that failed: the library raises its error inside another.
+
+    Its HTTP client, and nothing else in it, raises from the error of the transport.
+    """
+    inner = error.args[0] if error.args else None
+    network = isinstance(inner, DDGSException) and inner.__cause__ is not None
     return Cause.UNREACHABLE if network else Cause.BAD_ANSWER
 
 
