@@ -28,7 +28,10 @@ async def run_turn(turn: Turn, exchange: Exchange, services: Services) -> None:
 
     Raises :class:`gateway.errors.RequestError` where nothing has been sent yet, for the app to answer.
     """
-    answer = _StreamAnswer(exchange, services.settings.ping_interval_s) if turn.stream else _JsonAnswer(exchange)
+    answer: _Answer = _JsonAnswer(exchange)
+    if turn.stream:
+        answer = _StreamAnswer(exchange, services.settings.ping_interval_s)
+    exchange.record.model = turn.model
     try:
         await _Run(turn, answer, exchange, services).drive()
     except _RoundRefused as refused:
@@ -177,7 +180,8 @@ class _Run:
             assert call.refused is not None
             return call.refused
         self._exchange.record.tools.append("web_search")
-        outcome: SearchOutcome = await self._services.web_search.run(call.search)
+        outcome = await self._services.web_search.run(call.search)
+        self._services.metrics.tool_call("web_search", outcome.error)
         return outcome
 
     async def _not_ok(self, response: Response) -> None:
@@ -293,7 +297,7 @@ async def _read_leftover(response: Response) -> None:
     """Read on to the end of an answer that needs no more reading, if it comes soon."""
     with suppress(TimeoutError, UpstreamError):  # the message is whole: the worst is a connection less in the pool
         async with asyncio.timeout(_LEFTOVER_S):
-            while await response.read_chunk():
+            while not response.ended and await response.read_chunk():
                 pass
 
 

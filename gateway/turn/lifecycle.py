@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
+import msgspec
+
 from gateway.errors import ERROR_TYPES, UpstreamBroken, UpstreamError
 from gateway.turn import jsonvalue
 
 Event = dict[str, Any]
+_EVENT = msgspec.json.Decoder(Event)
 
 
 class State(Enum):
@@ -85,12 +88,9 @@ def stream_error(event: Event) -> UpstreamStreamError:
 def read_event(data: bytes) -> Event:
     """The JSON object of one SSE event. Raises :class:`UpstreamBroken`."""
     try:
-        event = jsonvalue.read(data)
-    except jsonvalue.Unreadable:
-        raise UpstreamBroken("Upstream sent an event that is not JSON.") from None
-    if not isinstance(event, dict):
-        raise UpstreamBroken("Upstream sent an event that is not a JSON object.")
-    return event
+        return _EVENT.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise UpstreamBroken("Upstream sent an event that is not a JSON object.") from None
 
 
 def read_message(body: bytes) -> Event:

@@ -43,6 +43,15 @@ class TurnRequest:
     tool_choice: dict[str, Any] | None
     rounds: list[bytes] = field(default_factory=list)
 
+    @property
+    def model(self) -> str:
+        """The model asked for, "" where that is no string (upstream will say so)."""
+        try:
+            model = jsonvalue.read(self.fields.get("model", b"null"))
+        except jsonvalue.Unreadable:
+            return ""
+        return model if isinstance(model, str) else ""
+
     def body(self, *, answered: bool, without_tools: bool) -> bytes:
         """The next upstream request.
 

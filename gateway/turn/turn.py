@@ -49,18 +49,19 @@ class Turn:
             calls = turn.end_round(out)  # run these concurrently, turn.answer(each, outcome, out) in order
         turn.finish(out)
 
-    ``model`` is the name the message is to carry where it is not upstream's. ``retained`` counts the characters kept
-    for the next request; over ``rules.max_retained_chars`` the turn ends as :class:`UpstreamBroken`.
+    ``model`` is the name the message is to carry where it is not upstream's; the attribute is the client's name for it.
+    A turn that keeps more than ``rules.max_retained_chars`` for its next request ends as :class:`UpstreamBroken`.
     """
 
     def __init__(self, request: TurnRequest, model: str | None = None) -> None:
         self.stream = request.stream
+        self.model = request.model if model is None else model
         self.rounds = 0
         self.over = False
         self._request = request
         self._rules = request.rules
         self._declared = request.declared
-        self._model = model
+        self._renamed = model
         self._cursor = Cursor()
         self._round = _Round()
         self._open: View | None = None
@@ -129,8 +130,8 @@ class Turn:
         self._take_usage(message)
         if self.rounds == 0:
             message["content"] = []
-            if self._model is not None:
-                message["model"] = self._model
+            if self._renamed is not None:
+                message["model"] = self._renamed
             out.append({"type": "message_start", "message": message})
             out += self._opening
 

@@ -5,11 +5,14 @@ leading byte order mark, an unfinished event at the end dropped) and keeps each 
 needs no change can leave as it came.
 """
 
+import re
 from dataclasses import dataclass
 
 from gateway.errors import UpstreamBroken
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+_USUAL = re.compile(rb"event: ([a-z_]+)\ndata: ([^\n]*)").fullmatch
+"""An event as it is usually written: a name, one line of data, nothing else."""
 
 
 @dataclass(slots=True)
@@ -40,14 +43,17 @@ class SSEReader:
             chunk = self._normalised(chunk)
         whole = not self._buffer and chunk.endswith(b"\n\n")
         blocks = chunk[:-2].split(b"\n\n") if whole else self._blocks(chunk)
-        frames = []
-        for block in blocks:
-            if len(block) > self._max:
-                raise self._too_large()
-            frame = _frame(block)
-            if frame is not None:
-                frames.append(frame)
-        return frames
+        return [frame for block in blocks if (frame := self._frame(block)) is not None]
+
+    def _frame(self, block: bytes) -> Frame | None:
+        """The event written in ``block`` (its lines, LF between them); None where it has no data."""
+        if len(block) > self._max:
+            raise self._too_large()
+        usual = _USUAL(block)
+        if usual is None:
+            return _any_frame(block)
+        event, data = usual.groups()
+        return Frame(event.decode("ascii"), data, block + b"\n\n")
 
     def _blocks(self, chunk: bytes) -> list[bytes]:
         buffer = self._buffer
@@ -81,12 +87,8 @@ class SSEReader:
         return UpstreamBroken(f"Upstream sent an event of more than {self._max} bytes.")
 
 
-def _frame(block: bytes) -> Frame | None:
-    """The event written in ``block`` (its lines, LF between them); None where it has no data."""
-    if block.startswith(b"event: "):
-        cut = block.find(b"\n")
-        if block.startswith(b"\ndata: ", cut) and block.find(b"\n", cut + 1) < 0:
-            return Frame(block[7:cut].decode("utf-8", "replace"), block[cut + 7 :], block + b"\n\n")
+def _any_frame(block: bytes) -> Frame | None:
+    """The event written in ``block`` in whatever way; None where it has no data."""
     event, data = "", []
     for line in block.split(b"\n"):
         name, _, value = line.partition(b":")
