@@ -4,6 +4,7 @@ A request is read with :func:`read_token_fields`; a :class:`RoundTranslator` fro
 round of it to the upstream endpoint that has the tokens, and back; :class:`Trajectory` keeps the rounds of a turn.
 """
 
+from gateway.tokens.answer import chunk_error
 from gateway.tokens.dialect import Dialect, dialect_of
 from gateway.tokens.fields import TokenFields, TokenProbe, asks_for_tokens, read_token_fields
 from gateway.tokens.rounds import RoundTranslator, translate_round
@@ -19,6 +20,7 @@ __all__ = [
     "TokenProbe",
     "Trajectory",
     "asks_for_tokens",
+    "chunk_error",
     "dialect_of",
     "message_events",
     "prefix_mismatch",

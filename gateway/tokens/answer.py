@@ -83,8 +83,15 @@ def error_answer(status: int, body: Any) -> Json:
     return error_body(error_type(status), message if isinstance(message, str) else f"upstream answered {status}")
 
 
-def error_event(body: Json) -> Json:
-    """An error inside a stream: what upstream sends in place of a chunk, as an Anthropic ``error`` event."""
-    error = body.get("error")
+def chunk_error(chunk: Json) -> tuple[int, Json] | None:
+    """``(status, error body)`` of what vLLM sends in place of a chunk when it fails inside a stream, else None.
+
+    vLLM answers a stream with 200 before it has looked at the whole request: an id outside the vocabulary is the error
+    in place of the first chunk. Where nothing has gone to the client yet, it can still get the status.
+    """
+    if "error" not in chunk:
+        return None
+    error = chunk["error"]
     code = error.get("code") if isinstance(error, dict) else None
-    return error_answer(code if isinstance(code, int) and code >= 400 else 500, body)
+    status = code if isinstance(code, int) and 400 <= code < 600 else 500
+    return status, error_answer(status, chunk)

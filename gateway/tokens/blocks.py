@@ -48,19 +48,19 @@ class BlockWriter:
     def __init__(self, fields: TokenFields) -> None:
         self._fields = fields
         self._index = -1
-        self._open: Json | None = None
+        self._open: Json = {}  # none
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
 
     @property
     def kind(self) -> str | None:
         """The type of the open block."""
-        return self._open["type"] if self._open else None
+        return self._open.get("type")
 
     @property
     def open_id(self) -> str | None:
         """The id of the open ``tool_use`` block."""
-        return self._open.get("id") if self._open else None
+        return self._open.get("id")
 
     def start(self, message_id: Any, model: Any, usage: Json) -> list[Json]:
         message = {
@@ -90,8 +90,6 @@ class BlockWriter:
 
     def add(self, addition: str) -> list[Json]:
         """Add to the open block."""
-        if self._open is None:
-            raise ValueError("no block is open")
         kind, key = DELTAS[self._open["type"]]
         delta = {"type": kind, key: addition}
         return [{"type": "content_block_delta", "index": self._index, "delta": delta} | self._take_ids()]
@@ -99,7 +97,7 @@ class BlockWriter:
     def flush_ids(self) -> list[Json]:
         """Let waiting ids ride on an empty delta of the open block, if there is one."""
         wanted = self._fields.return_token_ids or self._fields.return_logprob
-        return self.add("") if wanted and self._ids and self._open is not None else []
+        return self.add("") if wanted and self._ids and self._open else []
 
     def finish(self, stop_reason: str | None, stop_sequence: str | None, usage: Json) -> list[Json]:
         """Stop the open block and say how the message ended. A message without a block gets an empty text block."""
@@ -111,14 +109,14 @@ class BlockWriter:
         return events
 
     def _close(self) -> list[Json]:
-        if self._open is None:
+        if not self._open:
             return []
         events: list[Json] = []
         if self._open["type"] == "thinking":
             delta = {"type": "signature_delta", "signature": new_signature()}
             events.append({"type": "content_block_delta", "index": self._index, "delta": delta})
         events.append({"type": "content_block_stop", "index": self._index})
-        self._open = None
+        self._open = {}
         return events
 
     def _take_ids(self) -> Json:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from gateway.errors import UpstreamBroken
-from gateway.tokens.answer import error_event, stop_of, usage_of
+from gateway.tokens.answer import chunk_error, stop_of, usage_of
 from gateway.tokens.blocks import BlockWriter, text_block, thinking_block
 from gateway.tokens.chat_answer import chat_logprobs
 from gateway.tokens.fields import TokenFields
@@ -24,16 +24,18 @@ class ChatStream:
         self._fresh: tuple[list[int], list[TokenLogprob] | None] = ([], None)
         self._finish: Json = {"finish_reason": "stop"}
         self._call_ids: dict[int, str] = {}
-        self._arguments: list[str] | None = None  # of the latest call: only the last can be cut short
+        self._called = False
+        self._arguments: list[str] = []  # of the latest call: only the last can be cut short
         self._later_text: list[str] = []  # text that came while a call was open: its own block, after the call's
 
     def events(self, chunk: Json) -> list[Json]:
         """The events of one chunk."""
         if self._over:
             return []
-        if "error" in chunk:
+        failed = chunk_error(chunk)
+        if failed is not None:
             self._over = True
-            return [error_event(chunk)]
+            return [failed[1]]
         choices = chunk.get("choices")
         if not self._started:
             # The first chunk names the role; what it says is never part of the message.
@@ -89,12 +91,11 @@ class ChatStream:
             self._call_ids[call["index"]] = call_id
             name = function.get("name")
             if self._writer.open_id != call_id and name is not None:
-                self._arguments = []
+                self._called, self._arguments = True, []
                 events += self._open({"type": "tool_use", "id": call_id, "name": name, "input": {}})
         # Arguments of a call whose block is not the open one have nowhere to go; vLLM drops them too.
         if function.get("arguments") and call_id is not None and self._writer.open_id == call_id:
-            if self._arguments is not None:
-                self._arguments.append(function["arguments"])
+            self._arguments.append(function["arguments"])
             events += self._add(function["arguments"])
         return events
 
@@ -115,9 +116,8 @@ class ChatStream:
 
     def _end_of_message(self, chunk: Json) -> list[Json]:
         self._over = True
-        called = self._arguments is not None
-        complete = called and _is_json("".join(self._arguments or ()))
-        stop_reason, stop_sequence = stop_of(self._finish, called=called, calls_complete=complete)
+        complete = self._called and _is_json("".join(self._arguments))
+        stop_reason, stop_sequence = stop_of(self._finish, called=self._called, calls_complete=complete)
         usage = usage_of(chunk.get("usage"))
         if usage["output_tokens"] and not self.tokens.output_ids:
             raise UpstreamBroken("upstream's stream has no token ids: this needs a vLLM that knows return_token_ids")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.errors import InvalidRequest, UpstreamBroken
-from gateway.tokens.answer import error_event, first_choice, stop_of, token_answer, token_logprobs, usage_of
+from gateway.tokens.answer import chunk_error, first_choice, stop_of, token_answer, token_logprobs, usage_of
 from gateway.tokens.blocks import BlockWriter, text_block
 from gateway.tokens.chat_answer import NO_EXPERTS
 from gateway.tokens.fields import TokenFields
@@ -84,9 +84,10 @@ class CompletionStream:
         """The events of one chunk."""
         if self._over:
             return []
-        if "error" in chunk:
+        failed = chunk_error(chunk)
+        if failed is not None:
             self._over = True
-            return [error_event(chunk)]
+            return [failed[1]]
         events: list[Json] = []
         if not self._started:
             self._started = True

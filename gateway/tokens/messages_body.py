@@ -4,6 +4,7 @@ Source of the shapes: vLLM's Messages endpoint, 0.32.0. Unknown fields are ignor
 the wrong type, or a block of a type it does not know, is a 400 there, so it is here.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
@@ -172,24 +173,26 @@ def read_sampling(body: Mapping[str, Any]) -> Sampling:
 
 
 Body = TypeVar("Body", bound=Sampling)
+MISSING_FIELD = re.compile(r"Object missing required field `(?P<name>\w+)`")
 
 
 def _read(body: Mapping[str, Any], shape: type[Body]) -> Body:
     try:
         read = msgspec.convert(body, shape)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(_where_first(str(error))) from error
+        raise InvalidRequest(_complaint(str(error))) from error
     read.check()
     return read
 
 
-def _where_first(message: str) -> str:
-    """``Expected `str`, got `int` - at `$.messages[0].role``` as ``messages.0.role: Expected `str`, got `int```."""
-    what, separator, where = message.rpartition(" - at `$")
-    if not separator:
-        return message
+def _complaint(message: str) -> str:
+    """msgspec's message, the path first: ``messages.0.role: Expected `str`, got `int```."""
+    what, _, where = message.partition(" - at `$")
     path = where.rstrip("`").replace("[", ".").replace("]", "").strip(".")
-    return f"{path}: {what}" if path else what
+    missing = MISSING_FIELD.fullmatch(what)
+    if missing:
+        return ".".join(filter(None, (path, missing["name"]))) + ": required"
+    return f"{path}: {what}"
 
 
 def _check_tool_change(block: Block, role: str, where: str) -> None:

@@ -135,6 +135,8 @@ class _Spoken:
 
     def _take(self, answer: Json) -> None:
         """A message, or an event of a stream: the fields have the same names and places."""
-        self.tokens.add(answer.get("output_ids") or [], answer.get("output_token_logprobs"))
+        logprobs = answer.get("output_token_logprobs")
+        pairs = None if logprobs is None else [(logprob, token) for logprob, token in logprobs]
+        self.tokens.add(answer.get("output_ids") or [], pairs)
         if answer.get("routed_experts") is not None:
             self.tokens.routed_experts = answer["routed_experts"]
