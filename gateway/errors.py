@@ -82,6 +82,12 @@ class NotFound(RequestError):
     status = 404
 
 
+class MethodNotAllowed(RequestError):
+    """405: the path is served, but not for this method."""
+
+    status = 405
+
+
 class RequestTooLarge(RequestError):
     """413: the body is over the limit."""
 

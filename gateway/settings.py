@@ -204,6 +204,11 @@ def flag(name: str) -> str:
     return REPEATABLE.get(name, "--" + name.replace("_", "-"))
 
 
+def variable(name: str) -> str:
+    """The environment variable of a setting: ``max_rounds`` -> ``GATEWAY_MAX_ROUNDS``."""
+    return ENV_PREFIX + name.upper()
+
+
 def load(flags: Mapping[str, object], config: Path | None = None) -> Settings:
     """The settings from flags (by setting name), the environment and a TOML file.
 
@@ -223,7 +228,7 @@ def load(flags: Mapping[str, object], config: Path | None = None) -> Settings:
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
     """``GATEWAY_*`` variables that are no setting: worth a warning, as Kubernetes injects some of its own."""
-    known = {(ENV_PREFIX + name).upper() for name in Settings.model_fields}
+    known = {variable(name) for name in Settings.model_fields}
     return sorted(name for name in environ if name.startswith(ENV_PREFIX) and name not in known)
 
 
@@ -240,7 +245,7 @@ def _sentence(name: str, details: ErrorDetails, source: str) -> str:
     if source == "--":
         place = flag(name)
     elif source == ENV_PREFIX:
-        place = (ENV_PREFIX + name).upper()
+        place = variable(name)
     else:
         place = source + name
     if details["type"] == "extra_forbidden":

@@ -1,0 +1,374 @@
+"""The ASGI application: which request goes where, and how each one ends.
+
+``POST /v1/messages`` takes the short way, without Starlette; everything else goes through Starlette's routes.
+"""
+
+import asyncio
+import hmac
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
+
+from gateway import openapi
+from gateway.body import ClientGone, read_body
+from gateway.errors import (
+    AuthenticationFailed,
+    MethodNotAllowed,
+    NotFound,
+    Overloaded,
+    RequestError,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    error_body,
+    error_type,
+)
+from gateway.exchange import Exchange, Message, Receive, Scope, Send, Services
+from gateway.models import ServedModel, ask, client_models, find_model, model_page, read_list
+from gateway.observe import Metrics, Outcome, Record, describe, log_request, outcome_of
+from gateway.proxy import asked_for, proxy
+from gateway.rewrite import ModelMap
+from gateway.runner import run_turn
+from gateway.settings import Settings
+from gateway.tools.base import SearchTool
+from gateway.tools.web_search import WebSearch, make_backend
+from gateway.turn import Sealer, TurnRules, read_turn, translate_count
+from gateway.upstream import Upstream
+from gateway.windows import ModelRules, Windows
+from gateway.wire.headers import Headers, header, response_headers, upstream_headers
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+ROUTES = (
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/models",
+    "/",
+    "/health",
+    "/ready",
+    "/metrics",
+    "/openapi.json",
+)
+"""What is served at exactly this path. In the log and the metrics the rest is ``proxied`` or ``other``."""
+
+OPEN_ROUTES = frozenset({"/", "/health", "/ready", "/openapi.json"})
+"""What needs no key."""
+
+READY_TIMEOUT_S = 5.0
+
+
+def make_search(settings: Settings) -> WebSearch:
+    """The search tool that the settings describe. Raises :class:`gateway.errors.SettingsError`."""
+    key = settings.search_api_key
+    backend = make_backend(
+        settings.search_provider,
+        base_url=settings.search_base_url,
+        api_key=key.get_secret_value() if key else None,
+    )
+    return WebSearch(
+        backend,
+        timeout_s=settings.tool_timeout_s,
+        concurrency=settings.tool_concurrency,
+        max_results=settings.search_max_results,
+        result_max_chars=settings.tool_result_max_chars,
+    )
+
+
+class Gateway:
+    """The application. ``search`` is used in place of the tool that the settings describe, and closed at the end."""
+
+    def __init__(self, settings: Settings, *, search: SearchTool | None = None) -> None:
+        self._settings = settings
+        self._search = search
+        self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
+        self._keys = tuple(key.get_secret_value().encode() for key in settings.api_keys)
+        key = settings.upstream_api_key
+        self._upstream_key = key.get_secret_value() if key else None
+        self._metrics = Metrics()
+        self._names = ModelMap(settings.model_map)
+        self._proxied = ModelMap(dict.fromkeys(settings.proxy_paths, ""))
+        self._router = Router(self._routes(), redirect_slashes=False, default=_Attended(self, self._anything_else))
+        self._services: Services
+        self._rules: ModelRules
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("/v1/messages", _Attended(self, self._messages), methods=["POST"]),
+            Route("/v1/messages/count_tokens", _Attended(self, self._count_tokens), methods=["POST"]),
+            Route("/v1/models", _Attended(self, self._models), methods=["GET"]),
+            Route("/", self._root, methods=["GET"]),
+            Route("/health", self._health, methods=["GET"]),
+            Route("/ready", _Attended(self, self._ready), methods=["GET"]),
+            Route("/metrics", self._show_metrics, methods=["GET"]),
+            Route("/openapi.json", self._describe, methods=["GET"]),
+        ]
+
+    # Start, stop, and the one way through
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"the gateway speaks HTTP, not {scope['type']}")
+        record = Record("/v1/messages")
+        self._metrics.in_flight.inc()
+        try:
+            if scope["raw_path"] == b"/v1/messages" and scope["method"] == "POST":
+                self._authenticate(scope["headers"])
+                await self.attend(self._messages, scope, receive, send, record)
+            else:
+                await self._by_route(scope, receive, send, record)
+        except RequestError as error:
+            await _refuse(error, record, send)
+        except ClientGone:
+            record.outcome = "client_gone"
+        except asyncio.CancelledError:
+            # The client went, and there is nobody to answer; or the server stops, and its patience has ended.
+            if record.outcome != "client_gone":
+                await _refuse(Overloaded("the gateway is being stopped"), record, send)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the client gets an answer and nothing internal)
+            self._log.error("unexpected error", route=record.route, **describe(error))
+            await _refuse(RequestError("the gateway failed at this request"), record, send)
+        finally:
+            self._metrics.in_flight.dec()
+            record.total_ms = (perf_counter() - record.started) * 1000
+            self._metrics.finish(record)
+            log_request(self._log, record)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        settings = self._settings
+        upstream = Upstream(
+            settings.upstream,
+            connect_timeout_s=settings.connect_timeout_s,
+            first_byte_timeout_s=settings.first_byte_timeout_s,
+            idle_timeout_s=settings.idle_timeout_s,
+        )
+        search = self._search or make_search(settings)
+        keys = [key.get_secret_value() for key in settings.seal_keys] or [secrets.token_urlsafe(32)]
+        rules = TurnRules(sealer=Sealer(keys), aliases=settings.tool_aliases, max_rounds=settings.max_rounds)
+        self._services = Services(settings, upstream, search, rules, self._metrics)
+        self._rules = ModelRules(self._names, settings.max_tokens_cap, Windows(upstream))
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await search.aclose()
+        await upstream.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
+        path = scope["path"]
+        record.route = path if path in ROUTES else "other"
+        if not _is_plain(path):
+            raise NotFound("there is nothing at this path")
+        if record.route not in OPEN_ROUTES:
+            self._authenticate(scope["headers"])
+
+        scope["app"], scope["record"] = self, record
+        try:
+            await self._router(scope, receive, _noting(record, send))
+        except HTTPException as error:
+            allowed = (error.headers or {}).get("Allow", "")
+            raise MethodNotAllowed(
+                f"this path takes {allowed}, not {scope['method']}", headers=((b"allow", allowed.encode()),)
+            ) from None
+
+    async def attend(self, handler: Handler, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
+        """Read the request whole, then handle it for as long as the client stays."""
+        body = await read_body(scope["headers"], receive, self._settings.max_body_bytes)
+        target = scope["raw_path"]
+        if scope["query_string"]:
+            target += b"?" + scope["query_string"]
+        exchange = Exchange(scope, receive, send, body, target.decode("latin-1"), record)
+        task = asyncio.current_task()
+        assert task is not None
+        watcher = asyncio.get_running_loop().create_task(_watch(receive, task, record))
+        try:
+            await handler(exchange)
+        finally:
+            watcher.cancel()
+
+    def _authenticate(self, headers: Headers) -> None:
+        if not self._keys:
+            return
+        given = [value for name, value in headers if name == b"x-api-key"]
+        given += [
+            value[7:].strip() for name, value in headers if name == b"authorization" and value[:7].lower() == b"bearer "
+        ]
+        # Every pair is compared, so that the time tells nothing.
+        if not sum(hmac.compare_digest(key, value) for key in self._keys for value in given):
+            raise AuthenticationFailed("x-api-key or Authorization: Bearer must hold one of this gateway's keys")
+
+    # What goes upstream
+
+    async def _messages(self, exchange: Exchange) -> None:
+        await self._apply_rules(exchange)
+        turn = read_turn(exchange.body, self._services.rules, exchange.client_model)
+        if turn is None:
+            await proxy(exchange, self._services)
+            return
+        record = exchange.record
+        record.turn = True
+        record.model = exchange.client_model or asked_for(exchange.body)
+        exchange.send = _noting(record, exchange.send)
+        await run_turn(turn, exchange, self._services)
+
+    async def _count_tokens(self, exchange: Exchange) -> None:
+        await self._apply_rules(exchange)
+        exchange.body = translate_count(exchange.body, self._services.rules) or exchange.body
+        await proxy(exchange, self._services)
+
+    async def _apply_rules(self, exchange: Exchange) -> None:
+        if self._rules.in_force:
+            headers = self._upstream_headers(exchange)
+            exchange.body, exchange.client_model = await self._rules.apply(exchange.body, headers)
+
+    async def _anything_else(self, exchange: Exchange) -> None:
+        path = exchange.scope["path"]
+        if not self._proxied.matches(path):
+            raise NotFound("there is nothing at this path")
+        exchange.record.route = "proxied"
+        model_id = path.removeprefix("/v1/models/")
+        if model_id != path and exchange.scope["method"] == "GET" and _wants_anthropic(exchange):
+            await self._answer_models(exchange, lambda models: find_model(models, model_id))
+        else:
+            await proxy(exchange, self._services)
+
+    async def _models(self, exchange: Exchange) -> None:
+        if _wants_anthropic(exchange):
+            query = dict(parse_qsl(exchange.scope["query_string"].decode("latin-1")))
+            await self._answer_models(exchange, lambda models: model_page(models, query))
+        else:
+            await proxy(exchange, self._services)
+
+    async def _answer_models(self, exchange: Exchange, view: Callable[[list[ServedModel]], dict[str, Any]]) -> None:
+        status, headers, body = await ask(self._services.upstream, self._upstream_headers(exchange))
+        if status == 200:
+            body = json.dumps(view(client_models(read_list(body), self._names))).encode()
+            headers = [(b"content-type", b"application/json")]
+        headers = [field for field in response_headers(headers) if field[0] != b"content-length"]
+        await _answer(exchange.send, status, headers, body)
+
+    async def _ready(self, exchange: Exchange) -> None:
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                response = await self._services.upstream.request("GET", "/health", self._upstream_headers(exchange))
+            response.close()
+            ready = response.status < 500
+        except (UpstreamError, TimeoutError):
+            ready = False
+        if ready:
+            await _answer(exchange.send, 200, _JSON, b'{"status":"ready"}')
+        else:
+            body = error_body(error_type(503), "upstream cannot be reached, or says that it is not well")
+            await _answer(exchange.send, 503, _JSON, json.dumps(body).encode())
+
+    def _upstream_headers(self, exchange: Exchange) -> Headers:
+        """For a question of the gateway's own: with the credentials that the client's request would have."""
+        headers = upstream_headers(
+            exchange.scope["headers"],
+            upstream_api_key=self._upstream_key,
+            gateway_keys=bool(self._keys),
+            identity=True,
+        )
+        return [field for field in headers if field[0] in _OWN_HEADERS]
+
+    # What the gateway answers itself
+
+    async def _root(self, _: Request) -> Response:
+        return JSONResponse({"name": "messages-gateway", "version": version("messages-gateway")})
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _show_metrics(self, _: Request) -> Response:
+        return Response(self._metrics.render(), media_type="text/plain; version=1.0.0; charset=utf-8")
+
+    async def _describe(self, _: Request) -> Response:
+        return JSONResponse(openapi.describe(self._settings.proxy_paths))
+
+
+class _Attended:
+    """A handler as an ASGI application, for Starlette's routes."""
+
+    def __init__(self, gateway: Gateway, handler: Handler) -> None:
+        self._gateway = gateway
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._gateway.attend(self._handler, scope, receive, send, scope["record"])
+
+
+_JSON: Headers = [(b"content-type", b"application/json")]
+_OWN_HEADERS = frozenset({b"authorization", b"x-api-key", b"accept-encoding"})
+
+
+async def _watch(receive: Receive, task: asyncio.Task[Any], record: Record) -> None:
+    """Cancel ``task`` when the client goes."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    record.outcome = "client_gone"
+    task.cancel()
+
+
+def _noting(record: Record, send: Send) -> Send:
+    """``send`` that writes down what went to the client."""
+
+    async def noted(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            record.answered = True
+            record.status = message["status"]
+            record.outcome = outcome_of(record.status)
+        await send(message)
+
+    return noted
+
+
+async def _refuse(error: RequestError, record: Record, send: Send) -> None:
+    """Answer with the error, or, where an answer has begun, leave it unfinished: the server breaks the connection."""
+    if record.answered:
+        record.outcome = "cut"
+        return
+    record.answered = True
+    record.status = error.status
+    record.outcome = _outcome_of(error)
+    await _answer(send, error.status, [*_JSON, *error.headers], error.body())
+
+
+def _outcome_of(error: RequestError) -> Outcome:
+    match error:
+        case UpstreamTimeout():
+            return "timeout"
+        case UpstreamUnreachable():
+            return "upstream_unreachable"
+        case UpstreamError():
+            return "upstream_error"
+    return "client_error" if error.status < 500 else "gateway_error"
+
+
+async def _answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    fields = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _wants_anthropic(exchange: Exchange) -> bool:
+    return header(exchange.scope["headers"], b"anthropic-version") is not None
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a decoded path is what it looks like: no empty or dot segment, however often it was encoded."""
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    segments = path.replace("\\", "/").split("/")[1:]
+    return path == "/" or not any(segment in ("", ".", "..") for segment in segments)

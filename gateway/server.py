@@ -1,0 +1,158 @@
+"""The server under the application: uvicorn, in one process or several that share the port."""
+
+import asyncio
+import math
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+import uvicorn
+from prometheus_client import multiprocess
+from pydantic import SecretStr
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+from uvicorn.supervisors import Multiprocess
+
+from gateway.app import Gateway, make_search
+from gateway.errors import InvalidRequest, SettingsError
+from gateway.observe import MULTIPROCESS_DIR, configure_logging
+from gateway.settings import Settings, unknown_variables
+
+KEEP_ALIVE_S = 75
+"""How long an idle client connection is kept: longer than what balancers keep theirs, so that they close first."""
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal ends it. Raises :class:`gateway.errors.SettingsError` for what shows only at the start."""
+    configure_logging(settings.log_level, settings.log_format)
+    log = structlog.get_logger()
+    for name in unknown_variables():
+        log.warning("there is no such setting", variable=name)
+    make_search(settings)  # a key that is missing stops the start here, not the first search
+    if not settings.seal_keys:
+        # One key for all the workers; another process, or this one started anew, cannot open what it sealed.
+        settings = settings.model_copy(update={"seal_keys": (SecretStr(secrets.token_urlsafe(32)),)})
+        log.info("GATEWAY_SEAL_KEYS is not set: a random key seals search results; replicas need one in common")
+    with _listening(settings.host, settings.port) as listener:
+        host, port = listener.getsockname()[:2]
+        log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", upstream=settings.upstream)
+        config = uvicorn_config(_Application(settings), drain_s=settings.drain_s, workers=settings.workers)
+        if settings.workers == 1:
+            uvicorn.Server(config).run([listener])
+        else:
+            with _shared_metrics():
+                _Workers(config, [listener]).run()
+
+
+@asynccontextmanager
+async def loopback(app: Any, *, drain_s: float = 1) -> AsyncIterator[str]:
+    """Serve an ASGI application on a free port of 127.0.0.1, in the running event loop; yields its URL.
+
+    At the end requests under way have ``drain_s`` to finish, and are then cancelled.
+    """
+    config = uvicorn_config(app, drain_s=drain_s, factory=False)
+    config.load()
+    state, lifespan = ServerState(), config.lifespan_class(config)
+    await lifespan.startup()
+    if lifespan.should_exit:
+        raise SettingsError("the application did not start; the log says why")
+    loop = asyncio.get_running_loop()
+    with _listening("127.0.0.1", 0) as listener:
+        server = await loop.create_server(lambda: _Protocol(config, state, lifespan.state), sock=listener)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.close()
+    for connection in list(state.connections):
+        connection.shutdown()
+    if state.tasks:
+        _, late = await asyncio.wait(state.tasks, timeout=drain_s)
+        for task in late:
+            task.cancel()
+    await lifespan.shutdown()
+
+
+def uvicorn_config(app: Any, *, drain_s: float, workers: int = 1, factory: bool = True) -> uvicorn.Config:
+    """uvicorn as the gateway runs it: the fast parts, and nothing added to what passes."""
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=workers,
+        loop="uvloop",
+        http=_Protocol,
+        ws="none",
+        interface="asgi3",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(drain_s),
+    )
+
+
+@dataclass(frozen=True)
+class _Application:
+    """Makes the application in the process that serves it; crosses to a worker by pickling."""
+
+    settings: Settings
+
+    def __call__(self) -> Any:
+        configure_logging(self.settings.log_level, self.settings.log_format)
+        return Gateway(self.settings)
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's, but what is not HTTP is answered in the gateway's envelope."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = InvalidRequest("this is not a valid HTTP request").body()
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[400] + head + body)
+        self.transport.close()
+
+
+class _Workers(Multiprocess):
+    """uvicorn's supervisor, which replaces a worker that died; its in-flight requests leave the metrics with it."""
+
+    def keep_subprocess_alive(self) -> None:
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the package leaves it without types
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {host} port {port} ({error.strerror}): choose another with --port or --host"
+        ) from None
+    with listener:
+        listener.set_inheritable(True)
+        yield listener
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """A directory where the workers keep their metrics, so that each can show those of all."""
+    if os.environ.get(MULTIPROCESS_DIR):
+        yield
+        return
+    directory = tempfile.mkdtemp(prefix="messages-gateway-metrics-")
+    os.environ[MULTIPROCESS_DIR] = directory
+    try:
+        yield
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        del os.environ[MULTIPROCESS_DIR]

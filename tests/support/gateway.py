@@ -1,0 +1,50 @@
+"""The real application under the real server, on a free port, for tests that speak HTTP to it.
+
+async with ScriptedUpstream(json_answer(message(text("hi")))) as upstream:
+    async with running_gateway(Settings(upstream=upstream.origin)) as gateway:
+        answer = await gateway.client.post("/v1/messages", json={...})
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from gateway.app import Gateway
+from gateway.server import loopback
+from gateway.settings import Settings
+from gateway.tools.base import SearchBackend, SearchTool
+from gateway.tools.web_search import WebSearch
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """Where the gateway is, and an httpx client for it."""
+
+    url: str
+    client: httpx.AsyncClient
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+@asynccontextmanager
+async def running_gateway(
+    settings: Settings, *, search: SearchTool | None = None, backend: SearchBackend | None = None
+) -> AsyncIterator[RunningGateway]:
+    """Run a gateway. ``search`` stands in for the whole tool, ``backend`` for the provider behind the real one."""
+    if backend is not None:
+        search = WebSearch(
+            backend,
+            timeout_s=settings.tool_timeout_s,
+            concurrency=settings.tool_concurrency,
+            max_results=settings.search_max_results,
+            result_max_chars=settings.tool_result_max_chars,
+        )
+    async with (
+        loopback(Gateway(settings, search=search)) as url,
+        httpx.AsyncClient(base_url=url, timeout=10) as client,
+    ):
+        yield RunningGateway(url, client)
