@@ -14,7 +14,8 @@ from ddgs.engines import ENGINES
 from ddgs.engines.mojeek import Mojeek
 from ddgs.exceptions import DDGSException, RatelimitException
 
-from gateway.tools.web_search import NO_RESULTS, WebSearch, ddgs
+from gateway.tools.web_search import WebSearch, ddgs
+from gateway.turn.sentences import NO_RESULTS
 from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult, UserLocation
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.tools.web_search.text import NO_RESULTS, SNIPPET_MAX_CHARS, clean, plain, render
+from gateway.tools.web_search.text import SNIPPET_MAX_CHARS, clean, plain, render
+from gateway.turn.sentences import NO_RESULTS
 from gateway.turn.tool import SearchResult
 
 RUST = SearchResult("Rust 1.90", "https://blog.rust-lang.org/1.90", "Rust 1.90 is out.", "2025-09-18")

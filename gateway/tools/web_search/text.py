@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
+from gateway.turn.sentences import NO_RESULTS
 from gateway.turn.tool import SearchResult
 
-NO_RESULTS = "No results found for this search."
 """The whole text of a search that found nothing, always the same."""
 
 TITLE_MAX_CHARS = 200
