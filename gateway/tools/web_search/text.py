@@ -6,8 +6,6 @@ from html.parser import HTMLParser
 from gateway.turn.sentences import NO_RESULTS
 from gateway.turn.tool import SearchResult
 
-"""The whole text of a search that found nothing, always the same."""
-
 TITLE_MAX_CHARS = 200
 DATE_MAX_CHARS = 60
 SNIPPET_MAX_CHARS = 1000
