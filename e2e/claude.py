@@ -83,7 +83,7 @@ def checks(
     yield Check("refused by upstream", upstream.refusals or "nothing", not upstream.refusals)
     if scenario.native:
         counted = sum(usage.get("webSearchRequests", 0) for usage in result.get("modelUsage", {}).values())
-        yield Check("web_search_requests", counted, counted == 1)
+        yield Check("web_search_requests counted by Claude Code", counted, counted == 1)
         outer = [text for text in upstream.tool_results() if "Links:" in text]
         shown = [link for link in LINKS if any(link in text for text in outer)]
         yield Check("links in the outer tool result", shown, shown == list(LINKS))
@@ -101,7 +101,7 @@ async def main() -> int:
             failed += not check.right
             mark = "[green]ok  [/green]" if check.right else "[red]FAIL[/red]"
             console.print(f"  {mark} {check.what}: ", end="")
-            console.print(check.seen, markup=False)
+            console.print(str(check.seen), markup=False)
     console.print(f"\n{failed} checks failed" if failed else f"\nall {len(SCENARIOS)} scenarios passed")
     return 1 if failed else 0
 
