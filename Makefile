@@ -6,10 +6,10 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := gateway recorder tests e2e examples tiny_model
+SOURCES := gateway recorder tests e2e bench examples tiny_model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format record e2e-claude clean
+.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,15 @@ format: $(READY)  ## rewrite the sources as `make check` wants them
 
 e2e-claude: $(READY)  ## the real Claude Code (installed by npm) against a scripted upstream
 	@$(BIN)/python -m e2e.claude $(ARGS)
+
+e2e-vllm: $(READY)  ## the anthropic SDK against a real vLLM (CPU build, a tiny model; large downloads, once)
+	@$(BIN)/python -m e2e.vllm $(ARGS)
+
+tiny-model: $(READY)  ## make the tiny model that calls tools (40 minutes on one core, once)
+	@$(BIN)/python -m tiny_model $(ARGS)
+
+bench: $(READY)  ## CPU time of the gateway beside its peers; ARGS=--help lists what can be chosen
+	@$(BIN)/python -m bench.run $(ARGS)
 
 clean:  ## remove everything that `make install` and the tests left
 	rm -rf .venv .cache build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
