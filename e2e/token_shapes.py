@@ -8,11 +8,13 @@ from typing import Any
 
 Json = dict[str, Any]
 
+# Named as Claude Code names its own: the gateway, which is given no alias, leaves it to the client.
 SEARCH: Json = {
-    "name": "web_search",
+    "name": "WebSearch",
     "description": "Search the web.",
     "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
 }
+OWNED: Json = SEARCH | {"name": "web_search"}
 BASH: Json = {
     "name": "Bash",
     "description": "Run a command.",
@@ -32,7 +34,7 @@ def after_search(result: Any, **more: Any) -> Json:
     call = {
         "type": "tool_use",
         "id": "toolu_1",
-        "name": "web_search",
+        "name": "WebSearch",
         "input": {"query": "latest stable Rust ü release"},
     }
     history = [
@@ -60,14 +62,14 @@ SHAPES: dict[str, Json] = {
     "text, then a call": ask("Find the latest Rust release, then the latest Go release.", tools=[SEARCH]),
     "two tools, a schema without its type": ask("List the files.", tools=[BASH, SEARCH]),
     "tool_choice any": ask(RUST, tools=[SEARCH], tool_choice={"type": "any"}),
-    "tool_choice tool": ask(RUST, tools=[SEARCH, BASH], tool_choice={"type": "tool", "name": "web_search"}),
+    "tool_choice tool": ask(RUST, tools=[SEARCH, BASH], tool_choice={"type": "tool", "name": "WebSearch"}),
     "tool_choice none": ask(RUST, tools=[SEARCH], tool_choice={"type": "none"}),
     "tool_choice auto, no tools": ask(RUST, tool_choice={"type": "auto"}),
     "no tools, a call all the same": ask(RUST),
     "tools empty": ask(RUST, tools=[]),
     "a call cut by max_tokens": ask(RUST, tools=[SEARCH], max_tokens=32),
     "a forced call cut by max_tokens": ask(
-        RUST, tools=[SEARCH], tool_choice={"type": "tool", "name": "web_search"}, max_tokens=32
+        RUST, tools=[SEARCH], tool_choice={"type": "tool", "name": "WebSearch"}, max_tokens=32
     ),
     "thinking cut by max_tokens": ask(RUST, tools=[SEARCH], max_tokens=5),
     "stop sequence in the text": ask("hello", stop_sequences=["help you"]),
