@@ -1,5 +1,6 @@
 """How each server under test is installed and started. Peers live in venvs of their own under .cache/bench."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from bench.bodies import MODEL
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 SEARCH_KEY = "bench"
 
 AGENTIC_API = "agentic-api==0.9.0"
-LITELLM = "litellm[proxy]==1.80.0"
+LITELLM = "litellm[proxy]==1.108.7"
 MATPLOTLIB = "matplotlib>=3.9"
 
 
@@ -28,12 +31,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Peer:
-    """A server under test. `start` gets the upstream's origin, the port to listen on and a scratch folder."""
+    """A server under test.
+
+    `start` gets the upstream's origin, the port to listen on and a scratch folder. `measured`: the rows that it is in.
+    """
 
     name: str
     version: str
     start: Callable[[str, int, Path], Start]
-    requests_only: bool = False  # measured in the request rows alone: it differs from another one only there
+    measured: frozenset[str] = frozenset({"requests", "streams", "loop"})
 
 
 def install(requirement: str) -> Path:
@@ -42,7 +48,7 @@ def install(requirement: str) -> Path:
     if not (home / "installed").exists():
         print(f"installing {requirement} into {home.relative_to(ROOT)}", file=sys.stderr)
         venv.create(home, with_pip=True, clear=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*pip, requirement], check=True)
         (home / "installed").touch()
     return home / "bin"
@@ -84,13 +90,39 @@ def agentic_api(*, log: bool) -> Peer:
             | ({} if log else {"RUST_LOG": "off"}),
         )
 
-    return Peer("agentic-api" if log else "agentic-api, log off", AGENTIC_API.partition("==")[2], start, not log)
+    release = AGENTIC_API.partition("==")[2]
+    if log:
+        return Peer("agentic-api", release, start)
+    # Its log has a part in a request's cost, none in an event's.
+    return Peer("agentic-api, log off", release, start, frozenset({"requests"}))
+
+
+def litellm() -> Peer:
+    """The LiteLLM proxy with one model and nothing else configured.
+
+    Not in the loop rows: its search loop asks the upstream without streaming, so that no event ever passes through it.
+    """
+    program = install(LITELLM) / "litellm"
+
+    def start(upstream: str, port: int, scratch: Path) -> Start:
+        config = scratch / "litellm.json"
+        model = {"model": f"anthropic/{MODEL}", "api_base": upstream, "api_key": SEARCH_KEY}
+        config.write_text(json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": model}]}))
+        return Start(
+            [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)],
+            {
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+                "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+            },
+        )
+
+    return Peer("litellm", LITELLM.partition("==")[2], start, frozenset({"requests", "streams"}))
+
+
+EXTRA: dict[str, Callable[[], Peer]] = {"litellm": litellm}
 
 
 def chosen(extra: Iterable[str]) -> list[Peer]:
     """The servers of a run: ours, agentic-api with its default log and without, and those asked for by name."""
     peers = [messages_gateway(), agentic_api(log=True), agentic_api(log=False)]
     return peers + [EXTRA[name]() for name in extra]
-
-
-EXTRA: dict[str, Callable[[], Peer]] = {}

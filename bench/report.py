@@ -139,10 +139,10 @@ def verdicts(found: Figures) -> list[str]:
     return lines
 
 
-def show(found: Figures, servers: Sequence[str], heading: Sequence[str]) -> None:
+def show(found: Figures, servers: Sequence[str], heading: Sequence[str], failures: Sequence[str]) -> None:
     console = Console(width=240, highlight=False)
     for line in heading:
         console.print(line, markup=False)
     console.print(table(added(found), servers))
-    for line in verdicts(found):
+    for line in [*failures, *verdicts(found)]:
         console.print(line, markup=False)

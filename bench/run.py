@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -22,6 +22,8 @@ from bench.process import Server, StartFailed, free_port, running
 LEAD = 2000  # events of an answer that is already long when its events are measured
 LEAD_STREAMS = 100
 
+STREAMS = {"streams": ("proxied", bodies.stream()), "loop": ("loop", bodies.loop())}
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -35,82 +37,108 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row group of the table: the same measurement, of one server after the other."""
+    """Rows of the table: the same measurement, of one server after the other that does this kind of thing."""
 
+    kind: str
     name: str
     take: Callable[[Server, measure.Double, str], Awaitable[measure.Sample]]
+    direct: bool = False  # taken of the upstream itself too
+    fresh: bool = False  # taken of a server that was just started, so that nothing that came before is in the figures
 
 
 def request_cases(effort: Effort) -> list[Case]:
     return [
-        Case(name, partial(measure.requests, body=body, window_s=effort.window_s))
+        Case("requests", name, partial(measure.requests, body=body, window_s=effort.window_s))
         for name, body in {"small request": bodies.small(), "75 KB request": bodies.claude_code()}.items()
     ]
 
 
 def stream_cases(effort: Effort) -> list[Case]:
     cases = []
-    for kind, body in {"proxied event": bodies.stream(), "loop event": bodies.loop()}.items():
+    for kind, (what, body) in STREAMS.items():
         take = partial(measure.streams, body=body, window_s=effort.window_s)
         for number in effort.ladder:
-            cases.append(
-                Case(f"{kind}, {number} {'stream' if number == 1 else 'streams'}", partial(take, number=number))
-            )
+            name = f"{what} event, {number} stream{'s' if number > 1 else ''}"
+            cases.append(Case(kind, name, partial(take, number=number), direct=True))
         if effort.whole:
             long = partial(take, number=LEAD_STREAMS, lead=LEAD)
-            cases.append(Case(f"{kind}, {LEAD_STREAMS} streams, after {LEAD} events", long))
+            cases.append(Case(kind, f"{what} event, {LEAD_STREAMS} streams, after {LEAD} events", long, direct=True))
     return cases
 
 
+def memory_cases(effort: Effort) -> list[Case]:
+    return [
+        Case(kind, f"memory, {what} streams", partial(measure.memory, body=body, ladder=effort.ladder), fresh=True)
+        for kind, (what, body) in STREAMS.items()
+        if effort.whole
+    ]
+
+
+class Contender:
+    """A server under test, that can be started anew."""
+
+    def __init__(self, peer: peers.Peer, double: measure.Double, scratch: Path) -> None:
+        self.peer = peer
+        self.double = double
+        self.scratch = scratch
+        self.stack = ExitStack()
+        self.server = self.start()
+        self.failed: set[str] = set()
+
+    def start(self) -> Server:
+        """Starts it, ending the one that runs."""
+        self.stack.close()
+        port = free_port()
+        start = self.peer.start(self.double.origin, port, self.scratch)
+        log = self.scratch / f"{self.peer.name}.log"
+        env = peers.environment(start.env)
+        self.server = self.stack.enter_context(running(self.peer.name, start.command, port, log=log, env=env))
+        return self.server
+
+
 class Run:
-    """The double and the servers of one run, and the samples so far."""
+    """One run: every case with every server in turn, again and again, so that the machine's moods hit all alike."""
 
     def __init__(self, chosen: list[peers.Peer], effort: Effort, scratch: Path) -> None:
         self.chosen = chosen
         self.effort = effort
         self.scratch = scratch
         self.samples: list[measure.Sample] = []
-
-    def start(self, stack: ExitStack, peer: peers.Peer, double: measure.Double) -> Server:
-        port = free_port()
-        start = peer.start(double.origin, port, self.scratch)
-        log = self.scratch / f"{peer.name}.log"
-        return stack.enter_context(running(peer.name, start.command, port, log=log, env=peers.environment(start.env)))
+        self.failures: list[str] = []
 
     async def go(self) -> None:
-        """Every case with every server in turn, again and again, so that the machine's moods hit all alike."""
         with ExitStack() as stack:
             port = free_port()
             command = [sys.executable, "-m", "bench.upstream", str(port)]
-            log = self.scratch / "upstream.log"
+            env = peers.environment({"PYTHONPATH": str(peers.ROOT)})
             direct = stack.enter_context(
-                running(report.DIRECT, command, port, log=log, env=peers.environment({"PYTHONPATH": str(peers.ROOT)}))
+                running(report.DIRECT, command, port, log=self.scratch / "upstream.log", env=env)
             )
             double = measure.Double(port)
-            servers = [(peer, self.start(stack, peer, double)) for peer in self.chosen]
-            for _, server in servers:
-                await measure.check_loop(server, double)
-            every = [server for _, server in servers]
-            full = [server for peer, server in servers if not peer.requests_only]
+            contenders = [Contender(peer, double, self.scratch) for peer in self.chosen]
+            for contender in contenders:
+                stack.enter_context(closing(contender.stack))
+                if "loop" in contender.peer.measured:
+                    await measure.check_loop(contender.server, double)
+            cases = request_cases(self.effort) + stream_cases(self.effort) + memory_cases(self.effort)
             for rep in range(1, self.effort.reps + 1):
-                for case in request_cases(self.effort):
-                    await self.take(rep, case, every, double)
-                for case in stream_cases(self.effort):
-                    await self.take(rep, case, [direct, *full], double)
-                if self.effort.whole:
-                    await self.take_memory(rep, double)
+                for case in cases:
+                    if case.direct:
+                        self.keep(rep, await case.take(direct, double, case.name))
+                    for contender in contenders:
+                        if case.kind in contender.peer.measured and case.name not in contender.failed:
+                            await self.take(rep, case, contender)
 
-    async def take(self, rep: int, case: Case, servers: list[Server], double: measure.Double) -> None:
-        for server in servers:
-            self.keep(rep, await case.take(server, double, case.name))
-
-    async def take_memory(self, rep: int, double: measure.Double) -> None:
-        for peer in self.chosen:
-            if not peer.requests_only:
-                with ExitStack() as stack:
-                    server = self.start(stack, peer, double)
-                    sample = await measure.memory(server, double, "memory", bodies.loop(), self.effort.ladder)
-                self.keep(rep, sample)
+    async def take(self, rep: int, case: Case, contender: Contender) -> None:
+        """A case that a server cannot do is noted, and not tried again."""
+        try:
+            server = contender.start() if case.fresh else contender.server
+            self.keep(rep, await case.take(server, contender.double, case.name))
+        except Fault as fault:
+            contender.failed.add(case.name)
+            contender.start()
+            self.failures.append(f"failed: {contender.peer.name}, {case.name}: {fault}")
+            print(self.failures[-1], file=sys.stderr)
 
     def keep(self, rep: int, sample: measure.Sample) -> None:
         self.samples.append(sample)
@@ -126,7 +154,7 @@ def machine() -> str:
 
 
 def heading(chosen: list[peers.Peer], effort: Effort, command: str) -> list[str]:
-    versions = ", ".join(f"{peer.name} {peer.version}" for peer in chosen if not peer.requests_only)
+    versions = ", ".join(f"{peer.name} {peer.version}" for peer in chosen if "streams" in peer.measured)
     return [
         f"{versions}; Python {platform.python_version()}; {machine()}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"{command}: median (lowest to highest) of {effort.reps} interleaved runs, {effort.window_s:g} s a window",
@@ -169,8 +197,10 @@ def main(
             raise click.ClickException(str(error)) from error
     found = report.figures(run.samples)
     lines = heading(chosen, effort, command)
-    report.show(found, [peer.name for peer in chosen], lines)
-    kept = json.dumps({"heading": lines, "samples": [asdict(sample) for sample in run.samples]}, indent=1)
+    report.show(found, [peer.name for peer in chosen], lines, run.failures)
+    kept = json.dumps(
+        {"heading": lines, "failures": run.failures, "samples": [asdict(sample) for sample in run.samples]}, indent=1
+    )
     if json_path is not None:
         json_path.write_text(kept + "\n")
     if plot_path is not None:
