@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gateway.observe import Metrics, Record
     from gateway.settings import Settings
-    from gateway.tools.base import WebSearch
+    from gateway.tools.base import SearchTool
     from gateway.turn import TurnRules
     from gateway.upstream import Upstream
 
@@ -46,6 +46,6 @@ class Services:
 
     settings: Settings
     upstream: Upstream
-    web_search: WebSearch
+    web_search: SearchTool
     rules: TurnRules
     metrics: Metrics

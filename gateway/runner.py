@@ -106,6 +106,7 @@ class _Run:
                 if response.status != 200:
                     await self._not_ok(response)
                     return
+                _expect_readable(response, stream=turn.stream)
                 if turn.rounds == 0:
                     await self._answer.start(response_headers(response.headers))
                 await (self._read_stream(response) if turn.stream else self._read_json(response))
@@ -122,7 +123,6 @@ class _Run:
         return await self._services.upstream.request("POST", self._exchange.target, self._headers, body)
 
     async def _read_stream(self, response: Response) -> None:
-        _expect(response, b"text/event-stream")
         turn, reader, send = self._turn, SSEReader(), self._answer.send
         while not turn.round_done:
             chunk = await response.read_chunk()
@@ -140,7 +140,6 @@ class _Run:
                     await send(out)
 
     async def _read_json(self, response: Response) -> None:
-        _expect(response, b"")
         message = read_message(await response.read())
         for event in events_of(message):
             out: Out = []
@@ -301,9 +300,10 @@ async def _read_leftover(response: Response) -> None:
                 pass
 
 
-def _expect(response: Response, kind: bytes) -> None:
+def _expect_readable(response: Response, *, stream: bool) -> None:
     """Raises :class:`UpstreamBroken` for an answer that cannot be read: another type, or a content encoding."""
-    if not (header(response.headers, b"content-type") or b"").lower().startswith(kind):
+    kind = header(response.headers, b"content-type") or b""
+    if stream and not kind.lower().startswith(b"text/event-stream"):
         raise UpstreamBroken("Upstream did not answer with an event stream.")
     if (header(response.headers, b"content-encoding") or b"identity").lower() != b"identity":
         raise UpstreamBroken("Upstream answered with a content encoding that was not asked for.")

@@ -14,11 +14,13 @@ def found(text: str, *results: SearchResult) -> SearchOutcome:
 
 @dataclass
 class Held:
-    """An outcome that comes only once ``release`` is set. ``started`` says that the search runs."""
+    """An outcome that comes only once ``release`` is set. ``started`` says that the search runs, ``let_go`` that it was
+    cancelled."""
 
     outcome: SearchOutcome
     started: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ScriptedSearch:
@@ -56,6 +58,7 @@ class ScriptedSearch:
             await answer.release.wait()
         except asyncio.CancelledError:
             self.cancelled.append(call.query)
+            answer.let_go.set()
             raise
         return answer.outcome
 
