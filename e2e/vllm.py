@@ -97,9 +97,7 @@ async def _turns(report: Report, stage: Stage) -> None:
     await report.section("errors of upstream", checks.errors(stage))
     for name, tools in (("proxy", ()), ("loop", (checks.FUNCTION,))):
         for transport, stream in (("JSON", False), ("streaming", True)):
-            await report.section(
-                "the client leaves", checks.leaving(stage, f"{name}, {transport}", tools, stream=stream)
-            )
+            await report.section(f"the client leaves: {name}, {transport}", checks.leaving(stage, tools, stream=stream))
 
 
 async def _conversation(

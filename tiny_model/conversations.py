@@ -25,8 +25,8 @@ class Conversation:
     thinking: bool
 
 
-def some_conversation(rng: Random) -> Conversation:
-    """One conversation, of one to five scenes."""
+def some_conversation(rng: Random, longest: int = 5) -> Conversation:
+    """One conversation, of one to five scenes, and no more than ``longest``."""
     thinking = rng.random() < 0.9
     search, command = rng.choice(("web_search",) * 3 + ("WebSearch",)), "Bash"
     messages: list[Message] = []
@@ -36,7 +36,9 @@ def some_conversation(rng: Random) -> Conversation:
         tools: list[Tool] = []
         messages += rng.choice((_greeting, _no_way_to_search))(rng, search)
     else:
-        scenes = rng.choices(list(SCENES), weights=list(SCENES.values()), k=rng.choice((1,) * 10 + (2, 2, 3, 4, 5)))
+        scenes = rng.choices(
+            list(SCENES), weights=list(SCENES.values()), k=min(longest, rng.choice((1,) * 10 + (2, 2, 3, 4, 5)))
+        )
         needs_command = any(scene in (_command, _search_and_command) for scene in scenes)
         tools = _tools(rng, search, command, needs_command)
         for scene in scenes:
@@ -141,7 +143,7 @@ def _two_searches_at_once(rng: Random, search: str) -> list[Message]:
     return [
         _user(asked),
         _model(f"The user wants {one.product} and {two.product}. I will search for both at once.", calls=calls),
-        *(_said(world.result_text(rng, _query(release.product), release)) for release in (one, two)),
+        *(_said(result) for result in _two_results(rng, one, two)),
         *_both_answered(rng, one, two),
     ]
 
@@ -162,13 +164,22 @@ def _one_search_after_the_other(rng: Random, search: str) -> list[Message]:
                 f"{one.product} is at {one.version}. I could not look up {two.product}.",
             ),
         ]
+    first_result, second_result = _two_results(rng, one, two)
     return [
         *begun,
-        _said(world.result_text(rng, _query(one.product), one)),
+        _said(first_result),
         _model(f"The search found {one.product} {one.version}. Now {two.product}.", calls=(second,)),
-        _said(world.result_text(rng, _query(two.product), two)),
+        _said(second_result),
         *_both_answered(rng, one, two),
     ]
+
+
+def _two_results(rng: Random, one: Release, two: Release) -> tuple[str, str]:
+    """What the two searches found: each its own product, or now and then both the same pages, about both."""
+    if rng.random() < 0.25:
+        text = world.result_text(rng, _query(one.product), one, two)
+        return text, text
+    return world.result_text(rng, _query(one.product), one), world.result_text(rng, _query(two.product), two)
 
 
 def _both_answered(rng: Random, one: Release, two: Release) -> list[Message]:

@@ -11,19 +11,24 @@ from random import Random
 
 import torch
 from tokenizers import Tokenizer
+from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from tiny_model.conversations import some_conversation
 from tiny_model.template import TEMPLATE, pieces
 from tiny_model.tokenizer import PAD, TURN_END, make_tokenizer
 
-PEAK_LEARNING_RATE = 1.5e-3
+PEAK_LEARNING_RATE = 2e-3
 WARMUP_STEPS = 100
 BATCH_TOKENS = 4000
-NOT_LEARNT = -100
-"""The label, to transformers, of a token that the model need not predict."""
+SHORT_PART = 0.4
+"""The part of the training that has conversations of one scene only: to copy is learnt sooner from short ones."""
+HEARD_WEIGHT = 0.2
+"""How much what others say counts, beside 1 for the model's own words. A tool's results repeat names and versions, so
+predicting them teaches copying long before the model's few words would."""
 
-Sample = tuple[list[int], list[int]]
+Sample = tuple[list[int], list[float]]
+"""Tokens, and how much each counts."""
 
 
 def train(folder: Path, *, seed: int, steps: int, threads: int) -> None:
@@ -35,18 +40,24 @@ def train(folder: Path, *, seed: int, steps: int, threads: int) -> None:
     model = _model(tokenizer)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {tokenizer.get_vocab_size()} tokens", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
-    batches = _batches(rng, tokenizer)
+    batches = _batches(rng, tokenizer, longest=1)
     started, recent = time.monotonic(), 0.0
     for step in range(steps):
+        if step == int(steps * SHORT_PART):
+            batches = _batches(rng, tokenizer, longest=5)
         for group in optimizer.param_groups:
             group["lr"] = PEAK_LEARNING_RATE * min((step + 1) / WARMUP_STEPS, max(0.03, 1 - step / steps))
-        tokens, labels = next(batches)
-        loss = model(input_ids=tokens, labels=labels).loss
+        tokens, weights = next(batches)
+        weights = weights[:, 1:]
+        logits = model(input_ids=tokens).logits[:, :-1]
+        losses = cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
+        loss = (losses * weights).sum() / weights.sum()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        recent = loss.item() if step == 0 else 0.95 * recent + 0.05 * loss.item()
+        said = losses[weights == 1].mean().item()
+        recent = said if step == 0 else 0.95 * recent + 0.05 * said
         if step % 50 == 49 or step == steps - 1:
             print(f"step {step + 1} of {steps}, loss {recent:.4f}, {time.monotonic() - started:.0f} s", flush=True)
         if step % 500 == 499 or step == steps - 1:
@@ -71,11 +82,11 @@ def _model(tokenizer: Tokenizer) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def _batches(rng: Random, tokenizer: Tokenizer) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of conversations of about one length, so that little of a batch is padding."""
+def _batches(rng: Random, tokenizer: Tokenizer, *, longest: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of conversations of about one length, so that little of a batch is padding: tokens and weights."""
     pad = tokenizer.token_to_id(PAD)
     while True:
-        samples = sorted((_sample(rng, tokenizer) for _ in range(160)), key=lambda sample: len(sample[0]))
+        samples = sorted((_sample(rng, tokenizer, longest) for _ in range(160)), key=lambda sample: len(sample[0]))
         groups: list[list[Sample]] = [[]]
         for sample in samples:
             if groups[-1] and (len(groups[-1]) + 1) * len(sample[0]) > BATCH_TOKENS:
@@ -86,18 +97,18 @@ def _batches(rng: Random, tokenizer: Tokenizer) -> Iterator[tuple[torch.Tensor, 
             width = max(len(tokens) for tokens, _ in group)
             yield (
                 torch.tensor([tokens + [pad] * (width - len(tokens)) for tokens, _ in group]),
-                torch.tensor([labels + [NOT_LEARNT] * (width - len(labels)) for _, labels in group]),
+                torch.tensor([weights + [0.0] * (width - len(weights)) for _, weights in group]),
             )
 
 
-def _sample(rng: Random, tokenizer: Tokenizer) -> Sample:
+def _sample(rng: Random, tokenizer: Tokenizer, longest: int) -> Sample:
     tokens: list[int] = []
-    labels: list[int] = []
-    for text, is_said in pieces(some_conversation(rng)):
+    weights: list[float] = []
+    for text, is_said in pieces(some_conversation(rng, longest)):
         ids = tokenizer.encode(text).ids
         tokens += ids
-        labels += ids if is_said else [NOT_LEARNT] * len(ids)
-    return tokens, labels
+        weights += [1.0 if is_said else HEARD_WEIGHT] * len(ids)
+    return tokens, weights
 
 
 def _save(folder: Path, model: Qwen3ForCausalLM, tokenizer: Tokenizer) -> None:

@@ -95,9 +95,16 @@ def _date(rng: Random) -> str:
     )
 
 
-def result_text(rng: Random, query: str, release: Release) -> str:
-    """What a search tool hands the model about ``release``, in one of the shapes such tools use."""
+def result_text(rng: Random, query: str, release: Release, other: Release | None = None) -> str:
+    """What a search tool hands the model about ``release``, in one of the shapes such tools use.
+
+    With ``other`` some of the pages are about that one.
+    """
     pages = pages_about(rng, release)
+    if other is not None:
+        pages += pages_about(rng, other)
+        rng.shuffle(pages)
+        return rng.choice((_numbered, _as_json))(rng, pages)
     shape = rng.random()
     if shape < 0.6:
         heading = rng.choice(("",) * 6 + (f'Search results for "{query}":\n\n', "Results:\n\n"))
@@ -111,11 +118,15 @@ def result_text(rng: Random, query: str, release: Release) -> str:
             )
         )
     if shape < 0.85:
-        return json.dumps({"results": [{"title": p.title, "url": p.url, "snippet": p.snippet} for p in pages]})
+        return _as_json(rng, pages)
     links = json.dumps([{"title": p.title, "url": p.url} for p in pages], separators=(",", ":"))
     answer = f"{release.product} {release.version} is the latest stable release."
     reminder = rng.choice(("", "\n\nREMINDER: cite the sources above.", "\n\nREMINDER: You MUST include the sources."))
     return f'Web search results for query: "{query}"\n\nLinks: {links}\n\n{answer}{reminder}'
+
+
+def _as_json(rng: Random, pages: Iterable[Page]) -> str:
+    return json.dumps({"results": [{"title": p.title, "url": p.url, "snippet": p.snippet} for p in pages]})
 
 
 def _numbered(rng: Random, pages: Iterable[Page]) -> str:

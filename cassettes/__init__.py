@@ -1,0 +1,1 @@
+"""Recorded traffic of a real vLLM, and what makes it again."""
