@@ -10,7 +10,7 @@ The fields that every reader of the format knows:
 Fields of our own, beside them:
 
     recorded: {at, server, version, model, how}     where it came from, and the command that makes it again
-    request.text        a body that is not JSON
+    request.text        a body that is not JSON, or JSON that YAML cannot hold
     response.event_ms   when each SSE event was whole, in milliseconds since the request was sent
     response.elapsed_ms the same for the end of the answer
     response.text, response.base64
@@ -241,6 +241,9 @@ class _Reader(Composer, yaml.CSafeLoader):
                     self.value()
         if not request.method or not request.path:
             raise _Wrong(f"line {line}: {turn}.request has no {'path' if request.method else 'method'}")
+        if request.body is None and request.text is not None:
+            request.body = parse_json(request.text.encode())
+            request.text = request.text if request.body is None else None
         return request
 
     def _response(self, turn: str) -> Response:

@@ -3,22 +3,36 @@
 import asyncio
 import math
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
+from recorder.cassette import Cassette
+from recorder.check import check as check_cassette
+from recorder.diff import SAME
+from recorder.diff import diff as diff_cassettes
 from recorder.errors import RecorderError
 from recorder.faults import Fault, parse_fault
+from recorder.matching import describe
 from recorder.player import Player, Seen
+from recorder.record_cli import record
+from recorder.redact import scan as scan_cassette
 from recorder.serving import bind, origin, serving, stopped_by_signal
+from recorder.show import show as show_cassette
 
 _CASSETTE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class _Group(click.Group):
-    """Says what went wrong in one sentence, and exits 1."""
+    """Says what went wrong in one sentence, and exits 1. Keeps what was typed, for the cassette to tell."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -30,32 +44,29 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="messages-gateway")
 def main() -> None:
-    """Record upstream traffic into cassettes, read them, play them back."""
+    """Record upstream traffic into cassettes, read them, check them, play them back."""
 
 
-class _Speed(click.ParamType):
-    name = "SPEED"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if value == "max":
-            return math.inf
-        try:
-            speed = float(value)
-        except ValueError:
-            speed = 0.0
-        if not speed > 0:
-            self.fail(f"{value!r} is neither `max` nor a number above 0", param, ctx)
-        return speed
+main.add_command(record)
 
 
-class _Fault(click.ParamType):
-    name = "KIND:VALUE[@TURN]"
+def _speed(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    if value == "max":
+        return math.inf
+    try:
+        speed = float(value)
+    except ValueError:
+        speed = 0.0
+    if not speed > 0:
+        raise click.BadParameter(f"{value!r} is neither `max` nor a number above 0")
+    return speed
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fault:
-        try:
-            return parse_fault(value)
-        except RecorderError as error:
-            self.fail(str(error), param, ctx)
+
+def _faults(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Fault, ...]:
+    try:
+        return tuple(parse_fault(value) for value in values)
+    except RecorderError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @main.command()
@@ -63,15 +74,21 @@ class _Fault(click.ParamType):
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option(
-    "--speed", type=_Speed(), default="max", show_default=True, help="1 is the recorded pace, 2 twice as fast; `max`."
+    "--speed",
+    callback=_speed,
+    metavar="SPEED",
+    default="max",
+    show_default=True,
+    help="1 is the recorded pace, 2 twice as fast; `max` does not wait.",
 )
 @click.option(
     "--fault",
     "faults",
-    type=_Fault(),
+    callback=_faults,
+    metavar="KIND:VALUE[@TURN]",
     multiple=True,
-    help="cut:N, stall:N, malformed:N (after N events, or bytes of a JSON answer), status:CODE, slow:SECONDS; of every"
-    " turn, or of one, as in cut:3@t2. Repeatable.",
+    help="cut:N, stall:N (after N events, or bytes of a JSON answer), malformed:N (the Nth event, or after N bytes),"
+    " status:CODE, slow:SECONDS; of every turn, or of one, as in cut:3@t2. Repeatable.",
 )
 @click.option(
     "--ignore",
@@ -101,4 +118,53 @@ async def _serve_player(player: Player, host: str, port: int) -> None:
 
 def _say(seen: Seen) -> None:
     outcome = f"{seen.turn} of {seen.cassette}" if seen.turn else seen.problem or "answered by the player itself"
-    print(f"{seen.method} {seen.path}: {outcome}", file=sys.stderr, flush=True)
+    click.echo(f"{seen.method} {seen.path}: {outcome}", err=True)
+
+
+@main.command()
+@click.argument("cassette", type=_CASSETTE)
+def show(cassette: Path) -> None:
+    """Print a cassette for a person to read."""
+    show_cassette(Cassette(cassette), Console())
+
+
+@main.command()
+@click.argument("cassettes", metavar="CASSETTE…", nargs=-1, required=True, type=_CASSETTE)
+def check(cassettes: tuple[Path, ...]) -> None:
+    """Check the shape of cassettes, their streams, and that each history is what was answered before."""
+    _report(((path, check_cassette(Cassette(path))) for path in cassettes), "sound")
+
+
+@main.command()
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_CASSETTE)
+def scan(files: tuple[Path, ...]) -> None:
+    """Fail where a cassette holds a credential."""
+    _report(((path, scan_cassette(path)) for path in files), "no credential")
+
+
+@main.command()
+@click.argument("left", metavar="A", type=_CASSETTE)
+@click.argument("right", metavar="B", type=_CASSETTE)
+def diff(left: Path, right: Path) -> None:
+    """Say whether two recordings differ in more than ids, times and signatures."""
+    found = list(diff_cassettes(Cassette(left), Cassette(right)))
+    if not found:
+        click.echo(SAME)
+        return
+    click.echo(describe(found, left.name, right.name, indent=""))
+    sys.exit(1)
+
+
+def _report(findings: Iterable[tuple[Path, Iterable[str]]], fine: str) -> None:
+    """A line for every finding, or one that says all is well; exits 1 where there is any."""
+    failed = False
+    for path, complaints in findings:
+        clean = True
+        for complaint in complaints:
+            clean = False
+            click.echo(f"{path}: {complaint}")
+        if clean:
+            click.echo(f"{path}: {fine}")
+        failed = failed or not clean
+    if failed:
+        sys.exit(1)

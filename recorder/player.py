@@ -16,16 +16,11 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 from recorder.cassette import Json, Request, parse_json
 from recorder.faults import Fault, error_envelope, malform
 from recorder.library import Library, RecordedTurn
-from recorder.serving import bind, origin, serving
-
-Scope = dict[str, Any]
-Receive = Callable[[], Any]
-Send = Callable[[dict[str, Any]], Any]
+from recorder.serving import Receive, Scope, Send, bind, client_gone, origin, query_params, read_body, serving
 
 _ERROR_TYPES = {
     401: "authentication_error",
@@ -238,30 +233,12 @@ def _limit(faults: dict[str, float]) -> float:
 
 
 async def _read_request(scope: Scope, receive: Receive) -> Request:
-    data, more = b"", True
-    while more:
-        message = await receive()
-        data += message.get("body", b"")
-        more = message.get("more_body", False)
+    data = await read_body(receive)
     body = parse_json(data)
     text = data.decode("utf-8", "replace") if data and body is None else None
-    query = query_params(scope["query_string"].decode("latin-1"))
-    return Request(scope["method"], scope["path"], query, {}, body, text)
-
-
-def query_params(query: str) -> dict[str, Any]:
-    """A query string as a mapping; a name that comes twice has a list."""
-    params: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name in params:
-            first = params[name]
-            params[name] = [*(first if isinstance(first, list) else [first]), value]
-        else:
-            params[name] = value
-    return params
+    return Request(scope["method"], scope["path"], query_params(scope), {}, body, text)
 
 
 async def _set_when_gone(receive: Receive, gone: asyncio.Event) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    await client_gone(receive)
     gone.set()

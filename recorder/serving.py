@@ -4,15 +4,19 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
+from urllib.parse import parse_qsl
 
 import anyio
 import uvicorn
 
 from recorder.errors import RecorderError
 
-Application = Callable[..., Any]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -63,6 +67,34 @@ async def stopped_by_signal() -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
             return
+
+
+async def read_body(receive: Receive) -> bytes:
+    """A request's whole body."""
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def client_gone(receive: Receive) -> None:
+    """Returns when the client has left, or has its whole answer."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def query_params(scope: Scope) -> dict[str, Any]:
+    """A request's query as a mapping; a name that comes twice has a list."""
+    params: dict[str, Any] = {}
+    for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if name in params:
+            first = params[name]
+            params[name] = [*(first if isinstance(first, list) else [first]), value]
+        else:
+            params[name] = value
+    return params
 
 
 class _Server(uvicorn.Server):
