@@ -1,15 +1,11 @@
 """The command line: ``messages-gateway serve`` and its siblings."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from gateway.errors import MessagesGatewayError
-from gateway.settings import REPEATABLE, SECRETS, Settings, flag, load, variable
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from gateway.options import read_settings, settings_options
 
 
 class _Group(click.Group):
@@ -26,37 +22,6 @@ class _Group(click.Group):
 @click.version_option(package_name="messages-gateway")
 def main() -> None:
     """An async proxy for the Anthropic Messages API that runs the server side of tools for open models."""
-
-
-def settings_options(command: Command) -> Command:
-    """``--config`` and a flag for each setting that may be one; the values are for :func:`read_settings`."""
-    for name, field in reversed(Settings.model_fields.items()):
-        if name not in SECRETS:
-            default = (
-                ""
-                if name in REPEATABLE or field.default is None
-                else f" [{variable(name)}; default: {_shown(field.default)}]"
-            )
-            option = click.option(
-                flag(name),
-                name,
-                multiple=name in REPEATABLE,
-                metavar="VALUE",
-                help=f"{field.description}{default or f' [{variable(name)}]'}",
-            )
-            command = option(command)
-    path = click.Path(path_type=Path)
-    return click.option("--config", type=path, metavar="FILE", help="TOML file with settings by name.")(command)
-
-
-def read_settings(given: dict[str, Any]) -> Settings:
-    """The settings from a command's options, the environment and the file. Raises SettingsError."""
-    config = given.pop("config")
-    return load({name: value for name, value in given.items() if value is not None and value != ()}, config)
-
-
-def _shown(default: object) -> str:
-    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 @main.command()
