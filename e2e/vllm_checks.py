@@ -242,11 +242,12 @@ async def _long_answer(stage: Stage, tools: tuple[dict[str, Any], ...], stream: 
         "tools": [*tools, COUNT],
         "tool_choice": {"type": "tool", "name": "Count"},
     }
-    answer = await stage.client.messages.create(**request, stream=stream)
     if stream:
         # Read as raw events: the numbers of a model that cannot count need not add up to an `input`.
-        async for _ in answer:
+        async for _ in await stage.client.messages.create(**request, stream=True):
             pass
+    else:
+        await stage.client.messages.create(**request)
 
 
 async def _until(stage: Stage, metric: str, holds: Any) -> float:
