@@ -9,7 +9,7 @@ READY := .venv/.ready
 SOURCES := gateway recorder tests e2e bench examples tiny_model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model bench clean
+.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ e2e-vllm: $(READY)  ## the anthropic SDK against a real vLLM (CPU build, a tiny 
 
 tiny-model: $(READY)  ## make the tiny model that calls tools (40 minutes on one core, once)
 	@$(BIN)/python -m tiny_model $(ARGS)
+
+record: $(READY)  ## record the cassettes again, from a real vLLM serving the tiny model
+	@$(BIN)/python -m cassettes.record $(ARGS)
 
 bench: $(READY)  ## CPU time of the gateway beside its peers; ARGS=--help lists what can be chosen
 	@$(BIN)/python -m bench.run $(ARGS)
