@@ -38,7 +38,8 @@ def free_port() -> int:
 @asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncIterator[str]:
     """Serve an ASGI app on a free loopback port; yields its origin."""
-    listener = socket.socket()
+    # Named as TCP: asyncio turns off Nagle's delay only for a socket that says what it is.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -4,7 +4,6 @@ No GPU, no key, no network: upstream is a cassette of real vLLM traffic played a
 one canned answer. What stands between them is the real gateway.
 """
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import httpx
+import uvloop
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -44,7 +44,7 @@ RESULTS = (
 
 def main(speed: float = 1.0) -> int:
     """Run the demo, ``speed`` times as fast as it was recorded; returns the exit status."""
-    return asyncio.run(show(Console(highlight=False), speed))
+    return uvloop.run(show(Console(highlight=False), speed))
 
 
 async def show(console: Console, speed: float) -> int:
