@@ -37,12 +37,14 @@ class LateCall:
 class History:
     """The translated conversation.
 
-    ``messages`` are JSON values, one a message. ``late`` calls have their results missing from the last message, whose
-    ``tool_result`` blocks are in ``last_results`` (each late call in its place) with ``last_rest`` after them.
-    ``answered``: the request ends in an assistant message with results, so this goes on with a turn.
+    ``messages`` are JSON values, one a message; ``ids`` are the client's ids of its native calls. ``late`` calls are to
+    be run: their results are missing from the last message, whose ``tool_result`` blocks are in ``last_results`` (each
+    late call in its place) with ``last_rest`` after them. ``answered``: the request ends in an assistant message with
+    results, so this goes on with a turn.
     """
 
     messages: list[bytes] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
     answered: bool = False
     late: list[LateCall] = field(default_factory=list)
     last_results: list[Block | LateCall] = field(default_factory=list)
@@ -145,6 +147,7 @@ class _Translation:
                 if (name, value) in seen:
                     raise InvalidRequest(f"{path}: {value!r} is already used in this request")
                 seen.add((name, value))
+        self._out.ids = {value for name, value in seen if name == "id"}
 
     def _is_translated(self, place: int) -> bool:
         message = self._values[place]

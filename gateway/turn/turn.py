@@ -71,7 +71,7 @@ class Turn:
         self._opening: Out = []
         self._results: list[Block] = []
         self._calls: list[Call] = []
-        self._ids: set[str] = set()
+        self._ids = set(request.history.ids)
         self._uses = 0
         self._searches = 0
         self._stop: str | None = None
