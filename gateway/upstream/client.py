@@ -8,6 +8,8 @@ from gateway.upstream.origin import parse_origin
 from gateway.upstream.pool import Pool
 
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_END = (b"", b"")  # joined by line breaks, the empty line
+_field = b": ".join
 
 
 class Upstream:
@@ -76,12 +78,15 @@ class Upstream:
         await self._pool.aclose()
 
     def _head(self, method: str, target: str, headers: Headers, length: int) -> bytes:
-        lines = [f"{method} {target}".encode("latin-1") + self._host_line]
-        lines += [b": ".join(field) for field in headers]
+        try:
+            lines = [f"{method} {target}".encode("latin-1") + self._host_line, *map(_field, headers)]
+        except UnicodeEncodeError as error:
+            raise InvalidRequest("the path holds a character that HTTP does not allow there") from error
         if length or method in _METHODS_WITH_BODY:
             lines.append(b"content-length: %d" % length)
+        lines += _END
         head = b"\r\n".join(lines)
-        breaks = len(lines)  # the Host line came with the first
-        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or head.count(b" ", 0, head.index(b"\r")) != 2:
+        breaks = len(lines)  # one less between them, and one before Host
+        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or " " in target:
             raise InvalidRequest("the path or a header holds a line break or a space where HTTP allows none")
-        return head + b"\r\n\r\n"
+        return head

@@ -16,7 +16,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from gateway.errors import UpstreamBroken, UpstreamError, UpstreamTimeout
 
 Headers = list[tuple[bytes, bytes]]
-"""Header fields in wire order, duplicates kept. Names are lower-case, values have no surrounding white space."""
+"""Header fields in wire order, duplicates kept. Names are lower-case, values as sent, white space before them gone."""
 
 BUFFER_LIMIT = 256 * 1024
 """Body bytes held for a caller who does not read; with more, the socket is no longer read. See :class:`Response`."""

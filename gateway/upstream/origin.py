@@ -1,11 +1,13 @@
 """Where upstream is: an origin URL, read once into what a connection needs."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gateway.errors import SettingsError
 
+_NAME = re.compile(r"[a-z0-9._-]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -24,8 +26,10 @@ def parse_origin(url: str) -> Origin:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-        if host is not None and not _is_ipv6(host):
+        if host and not _is_ipv6(host):
             host = host.encode("idna").decode("ascii")
+            if not _NAME.fullmatch(host):
+                raise ValueError("a character that no host name has")
     except ValueError as error:
         raise SettingsError(f"upstream: not an origin: {error}") from error
     if parts.scheme not in _DEFAULT_PORTS or not host:
