@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := gateway recorder tests e2e bench examples tiny_model
+SOURCES := gateway recorder tests e2e bench cassettes examples tiny_model
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench clean
