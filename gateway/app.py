@@ -9,7 +9,6 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -34,9 +33,12 @@ from gateway.errors import (
     error_type,
 )
 from gateway.exchange import Exchange, Message, Receive, Scope, Send, Services
+from gateway.ledger import Ledger
+from gateway.log import RequestLog, describe
+from gateway.metrics import Metrics
 from gateway.models import ServedModel, ask, client_models, find_model, model_page, read_list
-from gateway.observe import Metrics, Outcome, Record, describe, log_request, outcome_of
-from gateway.proxy import asked_for, proxy
+from gateway.observe import Outcome, Record, model_of, outcome_of
+from gateway.proxy import proxy
 from gateway.rewrite import ModelMap
 from gateway.runner import run_turn
 from gateway.settings import Settings
@@ -44,6 +46,7 @@ from gateway.tools.base import SearchTool
 from gateway.tools.web_search import WebSearch, make_backend
 from gateway.turn import Sealer, TurnRules, read_turn, translate_count
 from gateway.upstream import Upstream
+from gateway.watch import Watch
 from gateway.windows import ModelRules, Windows
 from gateway.wire.headers import Headers, header, response_headers, upstream_headers
 
@@ -90,14 +93,15 @@ class Gateway:
     def __init__(self, settings: Settings, *, search: SearchTool | None = None) -> None:
         self._settings = settings
         self._search = search
-        self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
         self._keys = tuple(key.get_secret_value().encode() for key in settings.api_keys)
         key = settings.upstream_api_key
         self._upstream_key = key.get_secret_value() if key else None
         self._metrics = Metrics()
+        self._ledger = Ledger(self._metrics, RequestLog(settings.log_level, settings.log_format))
         self._names = ModelMap(settings.model_map)
         self._proxied = ModelMap(dict.fromkeys(settings.proxy_paths, ""))
         self._router = Router(self._routes(), redirect_slashes=False, default=_Attended(self, self._anything_else))
+        self._watch = Watch()
         self._services: Services
         self._rules: ModelRules
 
@@ -121,8 +125,7 @@ class Gateway:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"the gateway speaks HTTP, not {scope['type']}")
-        record = Record("/v1/messages")
-        self._metrics.in_flight.inc()
+        record = self._ledger.open("/v1/messages")
         try:
             if scope["raw_path"] == b"/v1/messages" and scope["method"] == "POST":
                 self._authenticate(scope["headers"])
@@ -138,13 +141,10 @@ class Gateway:
             if record.outcome != "client_gone":
                 await _refuse(Overloaded("the gateway is being stopped"), record, send)
         except Exception as error:  # noqa: BLE001  (whatever it is, the client gets an answer and nothing internal)
-            self._log.error("unexpected error", route=record.route, **describe(error))
+            structlog.get_logger().error("unexpected error", route=record.route, **describe(error))
             await _refuse(RequestError("the gateway failed at this request"), record, send)
         finally:
-            self._metrics.in_flight.dec()
-            record.total_ms = (perf_counter() - record.started) * 1000
-            self._metrics.finish(record)
-            log_request(self._log, record)
+            self._ledger.close(record)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -164,6 +164,7 @@ class Gateway:
         await receive()
         await search.aclose()
         await upstream.aclose()
+        self._ledger.flush()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
@@ -190,13 +191,11 @@ class Gateway:
         if scope["query_string"]:
             target += b"?" + scope["query_string"]
         exchange = Exchange(scope, receive, send, body, target.decode("latin-1"), record)
-        task = asyncio.current_task()
-        assert task is not None
-        watcher = asyncio.get_running_loop().create_task(_watch(receive, task, record))
+        watched = self._watch.begin(receive, record)
         try:
             await handler(exchange)
         finally:
-            watcher.cancel()
+            self._watch.end(watched)
 
     def _authenticate(self, headers: Headers) -> None:
         if not self._keys:
@@ -219,7 +218,7 @@ class Gateway:
             return
         record = exchange.record
         record.turn = True
-        record.model = exchange.client_model or asked_for(exchange.body)
+        record.model = exchange.client_model or model_of(exchange.body)
         exchange.send = _noting(record, exchange.send)
         await run_turn(turn, exchange, self._services)
 
@@ -292,6 +291,7 @@ class Gateway:
         return JSONResponse({"status": "ok"})
 
     async def _show_metrics(self, _: Request) -> Response:
+        self._ledger.flush()
         return Response(self._metrics.render(), media_type="text/plain; version=1.0.0; charset=utf-8")
 
     async def _describe(self, _: Request) -> Response:
@@ -311,14 +311,6 @@ class _Attended:
 
 _JSON: Headers = [(b"content-type", b"application/json")]
 _OWN_HEADERS = frozenset({b"authorization", b"x-api-key", b"accept-encoding"})
-
-
-async def _watch(receive: Receive, task: asyncio.Task[Any], record: Record) -> None:
-    """Cancel ``task`` when the client goes."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    record.outcome = "client_gone"
-    task.cancel()
 
 
 def _noting(record: Record, send: Send) -> Send:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.observe import Metrics, Record
+    from gateway.metrics import Metrics
+    from gateway.observe import Record
     from gateway.settings import Settings
     from gateway.tools.base import SearchTool
     from gateway.turn import TurnRules

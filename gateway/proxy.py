@@ -1,10 +1,8 @@
 """The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
 
-import re
+from collections.abc import Awaitable
 from time import perf_counter
 from typing import Final
-
-import msgspec
 
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.exchange import Exchange, Services
@@ -13,17 +11,9 @@ from gateway.rewrite import NameInStream, name_in_message
 from gateway.upstream import Response
 from gateway.wire.headers import Headers, header, response_headers, upstream_headers
 
-_TAIL_BYTES: Final = 2048
+_END_BYTES: Final = 2048
+"""How much of an answer's beginning and end is kept, to read the figures for the log from."""
 _BODILESS: Final = frozenset({204, 205, 304})
-_NUMBER = re.compile(rb"\s*:\s*(\d{1,15})")
-_NAME = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
-
-
-class _Probe(msgspec.Struct):
-    model: str = ""
-
-
-_PROBE = msgspec.json.Decoder(_Probe)
 
 
 async def proxy(exchange: Exchange, services: Services) -> None:
@@ -43,6 +33,7 @@ async def proxy(exchange: Exchange, services: Services) -> None:
         identity=exchange.client_model is not None,
     )
     record.rounds = 1
+    record.request = exchange.body
     started = perf_counter()
     try:
         response = await services.upstream.request(exchange.scope["method"], exchange.target, headers, exchange.body)
@@ -66,15 +57,15 @@ async def _pass_on(exchange: Exchange, response: Response) -> None:
     else:
         # Upstream sends a JSON answer when all of it is there, so that waiting for its end costs no time.
         body = name_in_message(await response.read(), name)
-        await _send_head(exchange, response.status, [*_without_length(headers), (b"content-length", b"%d" % len(body))])
+        await _head(exchange, response.status, [*_without_length(headers), (b"content-length", b"%d" % len(body))])
+        exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
         await exchange.send({"type": "http.response.body", "body": body})
-        _read_figures(exchange, body[:_TAIL_BYTES], body[-_TAIL_BYTES:])
 
 
 async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
     if response.status in _BODILESS:
         headers = _without_length(headers)  # of the body there would have been: the server takes it at its word
-    await _send_head(exchange, response.status, headers)
+    await _head(exchange, response.status, headers)
     send = exchange.send
     first = earlier = before = last = b""
     more = True
@@ -92,49 +83,21 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
                 await send({"type": "http.response.body", "body": chunk, "more_body": more})
     except UpstreamError:
         exchange.record.outcome = "cut"
-    tail = b"".join((earlier[-_TAIL_BYTES:], before[-_TAIL_BYTES:], last[-_TAIL_BYTES:]))
-    _read_figures(exchange, first[:_TAIL_BYTES], tail[-_TAIL_BYTES:])
+    finally:
+        end = last if first is last else b"".join((earlier[-_END_BYTES:], before[-_END_BYTES:], last))
+        exchange.record.answer_ends = first[:_END_BYTES], end[-_END_BYTES:]
 
 
-async def _send_head(exchange: Exchange, status: int, headers: Headers) -> None:
-    exchange.record.answered = True
-    exchange.record.status = status
-    exchange.record.outcome = outcome_of(status)
-    await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
+def _head(exchange: Exchange, status: int, headers: Headers) -> Awaitable[None]:
+    record = exchange.record
+    record.answered = True
+    record.status = status
+    if status >= 400:
+        record.outcome = outcome_of(status)
+    else:
+        record.request = b""  # the answer names the model
+    return exchange.send({"type": "http.response.start", "status": status, "headers": headers})
 
 
 def _without_length(headers: Headers) -> Headers:
     return [field for field in headers if field[0] != b"content-length"]
-
-
-def _read_figures(exchange: Exchange, beginning: bytes, end: bytes) -> None:
-    """For the log line: what the first and last bytes of an answer say of model and tokens, without parsing it.
-
-    A quote inside a JSON string is escaped, so that a generated text cannot be taken for a member.
-    """
-    record = exchange.record
-    record.input_tokens = _count(end, b'"input_tokens"', b'"prompt_tokens"')
-    record.output_tokens = _count(end, b'"output_tokens"', b'"completion_tokens"')
-    if record.outcome == "ok" and (end.startswith(b"event: error\n") or b"\nevent: error\n" in end):
-        record.outcome = "upstream_error"
-    if not record.model:
-        at = beginning.find(b'"model"')
-        found = _NAME.match(beginning, at + len(b'"model"')) if at >= 0 else None
-        record.model = found[1].decode("utf-8", "replace") if found else asked_for(exchange.body)
-
-
-def _count(end: bytes, *names: bytes) -> int | None:
-    for name in names:
-        at = end.rfind(name)
-        found = _NUMBER.match(end, at + len(name)) if at >= 0 else None
-        if found:
-            return int(found[1])
-    return None
-
-
-def asked_for(body: bytes) -> str:
-    """The model that a Messages body names, empty if none."""
-    try:
-        return _PROBE.decode(body).model
-    except (msgspec.DecodeError, RecursionError):
-        return ""

@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +22,19 @@ from uvicorn.supervisors import Multiprocess
 
 from gateway.app import Gateway, make_search
 from gateway.errors import InvalidRequest, SettingsError
-from gateway.observe import MULTIPROCESS_DIR, configure_logging
+from gateway.log import configure_logging
+from gateway.metrics import MULTIPROCESS_DIR
 from gateway.settings import Settings, unknown_variables
 
 KEEP_ALIVE_S = 75
 """How long an idle client connection is kept: longer than what balancers keep theirs, so that they close first."""
 
 
-def serve(settings: Settings) -> None:
-    """Serve until a signal ends it. Raises :class:`gateway.errors.SettingsError` for what shows only at the start."""
+def serve(settings: Settings, beside: AbstractContextManager[None] | None = None) -> None:
+    """Serve until a signal ends it. Raises :class:`gateway.errors.SettingsError` for what shows only at the start.
+
+    ``beside`` is entered once the port is taken, before the first request is read, and left at the end.
+    """
     configure_logging(settings.log_level, settings.log_format)
     log = structlog.get_logger()
     for name in unknown_variables():
@@ -40,7 +44,7 @@ def serve(settings: Settings) -> None:
         # One key for all the workers; another process, or this one started anew, cannot open what it sealed.
         settings = settings.model_copy(update={"seal_keys": (SecretStr(secrets.token_urlsafe(32)),)})
         log.info("GATEWAY_SEAL_KEYS is not set: a random key seals search results; replicas need one in common")
-    with _listening(settings.host, settings.port) as listener:
+    with _listening(settings.host, settings.port) as listener, beside or nullcontext():
         host, port = listener.getsockname()[:2]
         log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", upstream=settings.upstream)
         config = uvicorn_config(_Application(settings), drain_s=settings.drain_s, workers=settings.workers)
