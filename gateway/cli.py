@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from gateway.errors import MessagesGatewayError
-from gateway.options import read_settings, settings_options
+from gateway.options import as_arguments, read_settings, settings_options
 
 
 class _Group(click.Group):
@@ -25,8 +25,20 @@ def main() -> None:
 
 
 @main.command()
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Start vLLM with this model first, at the upstream's address; it ends with the gateway.",
+)
+@click.option(
+    "--vllm-arg",
+    "vllm_args",
+    multiple=True,
+    metavar="ARG",
+    help="With --model: more for vllm serve, as in --vllm-arg '--max-model-len 32768'. Repeatable.",
+)
 @settings_options
-def serve(**given: Any) -> None:
+def serve(model: str | None, vllm_args: tuple[str, ...], **given: Any) -> None:
     """Run the gateway.
 
     A setting comes from its flag, else from its GATEWAY_… variable, else from the file. Keys are no flags:
@@ -34,7 +46,15 @@ def serve(**given: Any) -> None:
     """
     from gateway import server
 
-    server.serve(read_settings(given))
+    settings = read_settings(given)
+    if model is None:
+        if vllm_args:
+            raise click.UsageError("--vllm-arg is for the vLLM that --model starts: give --model NAME too")
+        server.serve(settings)
+    else:
+        from gateway.vllm import running_vllm
+
+        server.serve(settings, running_vllm(model, settings.upstream, vllm_args))
 
 
 @main.command()
@@ -44,3 +64,40 @@ def demo(ctx: click.Context) -> None:
     from gateway import demo as module
 
     ctx.exit(module.main())
+
+
+@main.command()
+@click.option("--model", metavar="NAME", help="The model to use; else the first that is served.")
+@click.option("--print-env", is_flag=True, help="Print the environment as export lines, and start nothing.")
+@settings_options
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
+@click.pass_context
+def claude(ctx: click.Context, /, model: str | None, print_env: bool, arguments: tuple[str, ...], **given: Any) -> None:
+    """Run Claude Code on this gateway; ARGS are its own.
+
+    Where no gateway answers at --host and --port, one is started with the same settings and --max-tokens-cap auto, and
+    stopped at the end. The exit status is Claude Code's.
+    """
+    from gateway import claude as module
+
+    settings = read_settings(given)
+    if print_env:
+        click.echo(module.exports(settings, model))
+    else:
+        ctx.exit(module.run(settings, as_arguments(given), model, arguments))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+@settings_options
+@click.pass_context
+def doctor(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
+    """Check upstream, model, parsers, search and keys, and say what to type; exit status 1 on a problem."""
+    import asyncio
+
+    from rich.console import Console
+
+    from gateway.doctor import report
+
+    settings = read_settings(given)
+    ctx.exit(0 if asyncio.run(report(settings, Console(highlight=False), as_json=as_json)) else 1)
