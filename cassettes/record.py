@@ -8,6 +8,7 @@ anew.
 import argparse
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,27 +26,28 @@ MOST_ROUNDS = 6
 
 def record(scripted: Scripted, upstream: str, *, stream: bool) -> None:
     """Hold one conversation with `upstream` and keep what crossed the wire."""
-    output = scripted.cassette(stream=stream)
-    output.parent.mkdir(exist_ok=True)
-    output.unlink(missing_ok=True)
+    cassette = scripted.cassette(stream=stream)
+    cassette.parent.mkdir(exist_ok=True)
     program = str(Path(sys.executable).with_name("messages-recorder"))
-    command = [program, "record", "--mode", "messages", "--upstream", upstream, "--output", str(output)]
+    command = [program, "record", "--mode", "messages", "--upstream", upstream, "--output", cassette.name]
     command += ["--model", scripted.model, "--turns", str(MOST_ROUNDS), "--prompt", scripted.prompt]
     command += ["--stream" if stream else "--no-stream", "--temperature", "0", "--max-tokens", str(scripted.max_tokens)]
-    for name, value in scripted.fields.items():
-        command += [f"--{name.replace('_', '-')}", json.dumps(value)]
+    for name, value in scripted.flags.items():
+        command += [f"--{name.replace('_', '-')}", value]
+    # A cassette holds the command that made it: without the folders of whoever ran it.
     with tempfile.TemporaryDirectory() as folder:
         if scripted.tools is not None:
-            tools, outputs = Path(folder, "tools.json"), Path(folder, "tool-outputs.json")
-            tools.write_text(json.dumps(scripted.tools), encoding="utf-8")
             texts = {"web_search": scripted.found.text, "Bash": scripted.command_output}
-            outputs.write_text(json.dumps(texts), encoding="utf-8")
-            command += ["--tools", str(tools), "--tool-outputs", str(outputs)]
+            Path(folder, "tools.json").write_text(json.dumps(scripted.tools), encoding="utf-8")
+            Path(folder, "tool-outputs.json").write_text(json.dumps(texts), encoding="utf-8")
+            command += ["--tools", "tools.json", "--tool-outputs", "tool-outputs.json"]
         # Its exit status also says that upstream refused, which some conversations are there for.
-        subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
-    statuses = {turn.response.status_code for turn in Cassette(output)}
-    if (statuses != {200}) != scripted.is_error:
-        raise Failure(f"{output.name}: upstream answered {statuses or 'nothing'}")
+        subprocess.run(command, stdin=subprocess.DEVNULL, cwd=folder, check=False)
+        recorded = Path(folder, cassette.name)
+        statuses = {turn.response.status_code for turn in Cassette(recorded)}
+        if (statuses != {200}) != scripted.is_error:
+            raise Failure(f"{cassette.name}: upstream answered {statuses or 'nothing'}")
+        shutil.copyfile(recorded, cassette)
 
 
 def write_table() -> None:
@@ -54,9 +56,8 @@ def write_table() -> None:
     for scripted in conversations():
         for stream in (False, True):
             cassette = Cassette(scripted.cassette(stream=stream))
-            source = cassette.recorded()
-            server = f"{source.get('server', '')} {source.get('version', '')}".strip()
-            rows.append(f"| `{cassette.name}` | {scripted.shows} | {sum(1 for _ in cassette)} | {server} |")
+            version = cassette.recorded().get("version", "of unknown version")
+            rows.append(f"| `{cassette.name}` | {scripted.shows} | {sum(1 for _ in cassette)} | vLLM {version} |")
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE_BEGINS)
     _, _, after = rest.partition(TABLE_ENDS)
     README.write_text(before + TABLE_BEGINS + "\n".join(rows) + "\n" + TABLE_ENDS + after, encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from gateway.tools.web_search.text import clean, render
+from gateway.turn.ownership import WEB_SEARCH, WEB_SEARCH_FUNCTION
 from gateway.turn.tool import SearchOutcome, SearchResult
 
 HERE = Path(__file__).parent
@@ -22,7 +23,7 @@ def _read() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """One conversation: what is asked, with which fields of the request, and what its tools find."""
+    """One conversation: what is asked, with which flags of the recorder's, and what its tools find."""
 
     name: str
     shows: str
@@ -30,7 +31,7 @@ class Scripted:
     model: str
     max_tokens: int
     tools: list[dict[str, Any]] | None
-    fields: dict[str, Any]
+    flags: dict[str, str]
     found: SearchOutcome
     command_output: str
     thinking_parsed: bool
@@ -60,9 +61,14 @@ def _scripted(script: dict[str, Any], entry: dict[str, Any]) -> Scripted:
         prompt=entry["prompt"],
         model=entry.get("model", script["model"]),
         max_tokens=entry.get("max_tokens", 1024),
-        tools=[script["tools"][name] for name in entry["tools"]] if "tools" in entry else None,
-        fields={name: entry[name] for name in ("tool_choice", "thinking") if name in entry},
+        tools=[_tool(script, name) for name in entry["tools"]] if "tools" in entry else None,
+        flags={name: str(entry[name]) for name in ("tool_choice", "thinking") if name in entry},
         found=SearchOutcome(text, shown),
         command_output=script["command_output"],
         thinking_parsed=entry.get("reasoning_parser", True),
     )
+
+
+def _tool(script: dict[str, Any], name: str) -> dict[str, Any]:
+    tool: dict[str, Any] = WEB_SEARCH_FUNCTION if name == WEB_SEARCH else script["tools"][name]
+    return tool
