@@ -20,6 +20,8 @@ from starlette.routing import Route, Router
 
 from gateway import openapi
 from gateway.body import ClientGone, read_body
+from gateway.classify import TokenRequest, classify
+from gateway.dialect import UpstreamDialect
 from gateway.errors import (
     AuthenticationFailed,
     MethodNotAllowed,
@@ -42,9 +44,11 @@ from gateway.proxy import proxy
 from gateway.rewrite import ModelMap
 from gateway.runner import run_turn
 from gateway.settings import Settings
+from gateway.token_runner import run_token_request
+from gateway.tokens import Dialect
 from gateway.tools.base import SearchTool
 from gateway.tools.web_search import WebSearch, make_backend
-from gateway.turn import Sealer, TurnRules, read_turn, translate_count
+from gateway.turn import MessagesRounds, Rounds, Sealer, TokenRounds, Turn, TurnRules, translate_count
 from gateway.upstream import Upstream
 from gateway.watch import Watch
 from gateway.windows import ModelRules, Windows
@@ -103,6 +107,7 @@ class Gateway:
         self._router = Router(self._routes(), redirect_slashes=False, default=_Attended(self, self._anything_else))
         self._watch = Watch()
         self._services: Services
+        self._dialect: UpstreamDialect
         self._rules: ModelRules
 
     def _routes(self) -> list[Route]:
@@ -159,6 +164,7 @@ class Gateway:
         keys = [key.get_secret_value() for key in settings.seal_keys] or [secrets.token_urlsafe(32)]
         rules = TurnRules(sealer=Sealer(keys), aliases=settings.tool_aliases, max_rounds=settings.max_rounds)
         self._services = Services(settings, upstream, search, rules, self._metrics)
+        self._dialect = UpstreamDialect(settings.upstream_dialect, upstream)
         self._rules = ModelRules(self._names, settings.max_tokens_cap, Windows(upstream))
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -212,15 +218,37 @@ class Gateway:
 
     async def _messages(self, exchange: Exchange) -> None:
         await self._apply_rules(exchange)
-        turn = read_turn(exchange.body, self._services.rules, exchange.client_model)
-        if turn is None:
+        turn, tokens = classify(exchange.body, self._services.rules, exchange.client_model)
+        if turn is not None:
+            await self._turn(exchange, turn, tokens)
+        elif tokens is not None:
+            await self._tokens(exchange, tokens)
+        else:
             await proxy(exchange, self._services)
+
+    async def _turn(self, exchange: Exchange, turn: Turn, tokens: TokenRequest | None) -> None:
+        exchange.record.turn = True
+        self._note(exchange)
+        rounds: Rounds = MessagesRounds(turn, exchange.target)
+        if tokens is not None:
+            rounds = TokenRounds(turn, tokens.fields, await self._ask_dialect(exchange), exchange.target)
+        await run_turn(rounds, exchange, self._services)
+
+    async def _tokens(self, exchange: Exchange, tokens: TokenRequest) -> None:
+        if await self._ask_dialect(exchange) == "lmdeploy":
+            await proxy(exchange, self._services)  # it speaks the fields itself
             return
+        self._note(exchange)
+        await run_token_request(tokens, exchange, self._services)
+
+    async def _ask_dialect(self, exchange: Exchange) -> Dialect:
+        return await self._dialect.find(self._upstream_headers(exchange))
+
+    def _note(self, exchange: Exchange) -> None:
+        """For the record: an answer that the gateway makes itself."""
         record = exchange.record
-        record.turn = True
         record.model = exchange.client_model or model_of(exchange.body)
         exchange.send = _noting(record, exchange.send)
-        await run_turn(turn, exchange, self._services)
 
     async def _count_tokens(self, exchange: Exchange) -> None:
         await self._apply_rules(exchange)

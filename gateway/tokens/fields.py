@@ -57,6 +57,11 @@ class TokenFields:
     return_logprob: bool = False
     include_stop_str_in_output: bool = False
 
+    @property
+    def returns_any(self) -> bool:
+        """Whether the answer is to carry any of them."""
+        return self.return_token_ids or self.return_routed_experts or self.return_logprob
+
 
 def asks_for_tokens(body: Mapping[str, Any]) -> bool:
     """Whether a decoded Messages request uses any token field: null and false say no."""

@@ -71,6 +71,8 @@ class Trajectory:
 
     def on_message_delta(self, asked: TokenFields) -> dict[str, Any]:
         """What the ``message_delta`` of a turn's stream carries beside ``delta`` and ``usage``."""
+        if not asked.returns_any:
+            return {}
         carried: dict[str, Any] = {"routed_experts": self.routed_experts} if asked.return_routed_experts else {}
         return carried | {"rounds": self.as_json()}
 

@@ -2,9 +2,11 @@
 
 from gateway.turn import jsonvalue
 from gateway.turn.fold import Fold
-from gateway.turn.lifecycle import Event, events_of, read_event, read_message
+from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
 from gateway.turn.presentation import Out
-from gateway.turn.request import TurnRequest, TurnRules, read_request, translate_count
+from gateway.turn.probe import Holds, look
+from gateway.turn.request import TurnRequest, TurnRules, read_ours, read_request, translate_count
+from gateway.turn.rounds import MessagesRounds, Rounds, TokenRounds
 from gateway.turn.seal import Sealer
 from gateway.turn.search import Call
 from gateway.turn.turn import Turn
@@ -13,15 +15,22 @@ __all__ = [
     "Call",
     "Event",
     "Fold",
+    "Holds",
+    "MessagesRounds",
     "Out",
+    "Rounds",
     "Sealer",
+    "TokenRounds",
     "Turn",
     "TurnRequest",
     "TurnRules",
     "events_of",
     "jsonvalue",
+    "look",
+    "read_answer",
     "read_event",
     "read_message",
+    "read_ours",
     "read_request",
     "read_turn",
     "translate_count",

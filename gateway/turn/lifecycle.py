@@ -93,13 +93,21 @@ def read_event(data: bytes) -> Event:
         raise UpstreamBroken("Upstream sent an event that is not a JSON object.") from None
 
 
-def read_message(body: bytes) -> Event:
-    """The message in a JSON answer. Raises :class:`UpstreamBroken` where it is none."""
+def read_answer(body: bytes) -> Event:
+    """The JSON object of a whole answer. Raises :class:`UpstreamBroken`."""
     try:
-        message = jsonvalue.read(body)
+        answer = jsonvalue.read(body)
     except jsonvalue.Unreadable:
         raise UpstreamBroken("Upstream's answer is not JSON.") from None
-    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+    if not isinstance(answer, dict):
+        raise UpstreamBroken("Upstream's answer is not a JSON object.")
+    return answer
+
+
+def read_message(body: bytes) -> Event:
+    """The message in a JSON answer. Raises :class:`UpstreamBroken` where it is none."""
+    message = read_answer(body)
+    if not isinstance(message.get("content"), list):
         raise UpstreamBroken("Upstream's answer is not a message.")
     return message
 

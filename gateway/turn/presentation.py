@@ -4,6 +4,10 @@ A view stands for one upstream block while it is open. It keeps the block for th
 writes what is visible of it to the client's message, whose blocks are numbered by a :class:`Cursor` of their own.
 ``hidden`` and ``native`` calls are two views of the same thing; the turn knows no other difference between them while
 a round streams.
+
+The deltas of a token request carry token ids (:data:`TOKEN_FIELDS`), and those of a block that is shown reach the
+client once each, in order: on the delta they came with, or, where that is not shown as it came, on the block's next
+one. Ids of a hidden call, and of white space that is dropped, are not on any delta: ``rounds`` has them.
 """
 
 from typing import Any
@@ -17,6 +21,39 @@ from gateway.turn.marker import CLOSING, OPENING, ThinkMark
 
 Out = list[Event | bytes]
 """What goes to the client: events, or the bytes of one that needs no change."""
+
+
+Tokens = dict[str, list[Any]]
+"""Token fields beside a delta's ``index``."""
+
+TOKEN_FIELDS = ("output_ids", "output_token_logprobs")
+"""Lists, one entry a sampled token each."""
+
+PLAIN_DELTA = 3
+"""How many members a delta's event has that carries nothing beside ``type``, ``index`` and ``delta``."""
+
+
+class Waiting:
+    """Token fields of deltas that are not shown as they came: the block's next visible delta carries them."""
+
+    __slots__ = ("tokens",)
+
+    def __init__(self) -> None:
+        self.tokens: Tokens = {}
+
+    def take(self, event: Event) -> None:
+        """The token fields of one delta."""
+        for name in TOKEN_FIELDS:
+            value = event.get(name)
+            if isinstance(value, list):
+                self.tokens.setdefault(name, []).extend(value)
+
+    def leave(self) -> Tokens:
+        """All that wait, for the delta that carries them."""
+        tokens = self.tokens
+        if tokens:
+            self.tokens = {}
+        return tokens
 
 
 class Cursor:
@@ -33,9 +70,10 @@ class Cursor:
         return index
 
     @staticmethod
-    def delta(index: int, delta: Event, out: Out) -> None:
-        """One delta of a visible block."""
-        out.append({"type": "content_block_delta", "delta": delta, "index": index})
+    def delta(index: int, delta: Event, out: Out, tokens: Tokens | None = None) -> None:
+        """One delta of a visible block, with the ``tokens`` that it carries."""
+        event = {"type": "content_block_delta", "delta": delta, "index": index}
+        out.append(event | tokens if tokens else event)
 
     @staticmethod
     def close(index: int, out: Out) -> None:
@@ -131,6 +169,7 @@ class TextView(View):
         self._held = start.get("text") or ""
         self._sniff = sniff
         self._think: _Think | None = None
+        self.waiting = Waiting()
         if self._held:
             self.pieces.append(self._held)
 
@@ -153,6 +192,8 @@ class TextView(View):
         if self._index >= 0:
             self._pass(event, raw, out)
         else:
+            if len(event) > PLAIN_DELTA:
+                self.waiting.take(event)
             self._advance(piece, out)
         return len(piece)
 
@@ -178,7 +219,7 @@ class TextView(View):
             if not (self._sniff and visible.startswith(OPENING)):
                 self._begin(self._held, out)
                 return
-            self._think = _Think(self._held[: -len(visible)], self._cursor, out)
+            self._think = _Think(self._held[: -len(visible)], self._cursor, self.waiting, out)
             piece = visible[len(OPENING) :]
         text = self._think.feed(piece, out)
         if text:
@@ -188,15 +229,16 @@ class TextView(View):
     def _begin(self, text: str, out: Out) -> None:
         self._held = ""
         self._index = self._cursor.open(self.start, out)
-        self._cursor.delta(self._index, {"type": "text_delta", "text": text}, out)
+        self._cursor.delta(self._index, {"type": "text_delta", "text": text}, out, self.waiting.leave())
 
 
 class _Think:
-    """The visible ``thinking`` block of a ``<think>`` text."""
+    """The visible ``thinking`` block of a ``<think>`` text. Token ids of the tags ride on empty deltas of it."""
 
-    def __init__(self, before: str, cursor: Cursor, out: Out) -> None:
+    def __init__(self, before: str, cursor: Cursor, waiting: Waiting, out: Out) -> None:
         self._before = before
         self._cursor = cursor
+        self._waiting = waiting
         self._held = ""
         self._after: str | None = None
         self._index = cursor.open({"type": "thinking", "thinking": "", "signature": ""}, out)
@@ -211,13 +253,16 @@ class _Think:
                 self._say(thinking[:cut], out)
                 return ""
             self._held = ""
-            self._say(thinking, out)
+            if thinking:
+                self._say(thinking, out)
             self._after = ""
             piece = rest
         text = piece.lstrip()
         self._after += piece[: len(piece) - len(text)]
         if text:
             self._close(ThinkMark(True, self._before, self._after, text_follows=True), out)
+        else:
+            self._say("", out)
         return text
 
     def finish(self, out: Out) -> None:
@@ -228,8 +273,9 @@ class _Think:
         self._close(ThinkMark(closed, self._before, self._after or "", text_follows=False), out)
 
     def _say(self, thinking: str, out: Out) -> None:
-        if thinking:
-            self._cursor.delta(self._index, {"type": "thinking_delta", "thinking": thinking}, out)
+        if thinking or self._waiting.tokens:
+            delta = {"type": "thinking_delta", "thinking": thinking}
+            self._cursor.delta(self._index, delta, out, self._waiting.leave())
 
     def _close(self, mark: ThinkMark, out: Out) -> None:
         self._cursor.delta(self._index, {"type": "signature_delta", "signature": mark.signature()}, out)
@@ -307,17 +353,27 @@ class ServerCallView(CallView):
     def __init__(self, start: Event, cursor: Cursor, server_id: str) -> None:
         super().__init__(start, cursor)
         self.server_id = server_id
+        self._waiting = Waiting()
 
     def open(self, out: Out) -> None:
         block = {"type": "server_tool_use", "id": self.server_id, "name": self.name, "input": {}}
         self._index = self._cursor.open(block, out)
         super().open(out)
 
+    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
+        if len(event) > PLAIN_DELTA:
+            self._waiting.take(event)
+        length = super().delta(event, raw, out)
+        if self._waiting.tokens:  # markup, or arguments that are not shown
+            self._show("", out)
+        return length
+
     def close(self, out: Out) -> None:
         self._cursor.close(self._index, out)
 
     def _show(self, piece: str, out: Out) -> None:
-        self._cursor.delta(self._index, {"type": "input_json_delta", "partial_json": piece}, out)
+        delta = {"type": "input_json_delta", "partial_json": piece}
+        self._cursor.delta(self._index, delta, out, self._waiting.leave())
 
 
 def read_input(text: str) -> Any:

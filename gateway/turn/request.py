@@ -1,19 +1,17 @@
 """A client's request, read just as far as the loop needs, and the bodies of the upstream requests made from it.
 
-A request without anything of the gateway's is told by one pass that decodes a few short members only; every member
-of a turn's request that is not the gateway's to change goes upstream as the bytes it came in.
+Every member of a turn's request that is not the gateway's to change goes upstream as the bytes it came in.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
-from gateway.turn.history import Block, History, is_ours, translate
-from gateway.turn.ownership import GATEWAY_TOOLS, NOTHING, Declared, is_function, is_typed, read_tools
+from gateway.turn.history import Block, History, translate
+from gateway.turn.ownership import Declared, read_tools
+from gateway.turn.probe import look
 from gateway.turn.seal import Sealer
 
 
@@ -88,8 +86,11 @@ def read_request(body: bytes, rules: TurnRules) -> TurnRequest | None:
 
     Raises :class:`InvalidRequest` for what the loop must read and cannot.
     """
-    if not _holds_ours(body, rules.aliases):
-        return None
+    return read_ours(body, rules) if look(body, rules.aliases).ours else None
+
+
+def read_ours(body: bytes, rules: TurnRules) -> TurnRequest | None:
+    """The same of a body that :func:`~gateway.turn.probe.look` found something of the gateway's in."""
     fields = jsonvalue.read_fields(body)
     if fields is None:
         return None
@@ -111,7 +112,7 @@ def translate_count(body: bytes, rules: TurnRules) -> bytes | None:
 
     Raises :class:`InvalidRequest` for what must be read and cannot.
     """
-    if not _holds_ours(body, rules.aliases):
+    if not look(body, rules.aliases).ours:
         return None
     fields = jsonvalue.read_fields(body)
     if fields is None or "messages" not in fields:
@@ -129,75 +130,3 @@ def _value(fields: dict[str, bytes], name: str) -> Any:
         return jsonvalue.read(fields[name]) if name in fields else None
     except jsonvalue.Unreadable:
         raise InvalidRequest(f"{name}: cannot be read") from None
-
-
-class _Tool(msgspec.Struct):
-    type: Any = None
-    name: Any = None
-
-
-class _Block(msgspec.Struct):
-    type: Any = None
-    name: Any = None
-    signature: Any = None
-
-
-class _Message(msgspec.Struct):
-    role: Any = None
-    content: str | list[_Block] | None = None
-
-
-class _Probe(msgspec.Struct):
-    tools: list[_Tool] | None = None
-    messages: list[_Message] | None = None
-
-
-_PROBE = msgspec.json.Decoder(_Probe)
-
-
-def _holds_ours(body: bytes, aliases: Mapping[str, str]) -> bool:
-    """Whether a gateway tool is declared, or a block of ours is in the history. Never raises."""
-    try:
-        probe = _PROBE.decode(body)
-    except msgspec.ValidationError:
-        return _looks_closer(body, aliases)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    for tool in probe.tools or ():
-        name = tool.name
-        if isinstance(name, str) and (name in GATEWAY_TOOLS or name in aliases):
-            declared = {"type": tool.type, "name": name}
-            if is_typed(declared) or is_function(declared):
-                return True
-    return any(
-        message.role == "assistant"
-        and type(message.content) is list
-        and any(block.type in _OURS and is_ours(msgspec.structs.asdict(block)) for block in message.content)
-        for message in probe.messages or ()
-    )
-
-
-_OURS = ("thinking", "server_tool_use", "web_search_tool_result")
-
-
-def _looks_closer(body: bytes, aliases: Mapping[str, str]) -> bool:
-    """The same of a body whose ``tools`` or ``messages`` have members of other types than the usual."""
-    fields = jsonvalue.read_fields(body)
-    if fields is None:
-        return False
-    try:
-        tools = _value(fields, "tools")
-        messages = _value(fields, "messages")
-    except InvalidRequest:
-        return False
-    try:
-        if read_tools(tools, aliases) != NOTHING:
-            return True
-    except InvalidRequest:
-        return True
-    return isinstance(messages, list) and any(
-        is_ours(block)
-        for message in messages
-        if isinstance(message, dict) and message.get("role") == "assistant" and isinstance(message.get("content"), list)
-        for block in message["content"]
-    )

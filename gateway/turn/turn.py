@@ -13,7 +13,7 @@ from gateway.turn.history import Block
 from gateway.turn.ids import server_id
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
 from gateway.turn.ownership import WEB_SEARCH
-from gateway.turn.presentation import CallView, Cursor, Out, ServerCallView, TextView, ThinkingView, View
+from gateway.turn.presentation import CallView, Cursor, Out, ServerCallView, TextView, ThinkingView, View, Waiting
 from gateway.turn.request import TurnRequest
 from gateway.turn.search import Call, answered, make_call, refuse
 from gateway.turn.sentences import NO_SEARCH_LEFT
@@ -268,13 +268,28 @@ class Turn:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, out: Out) -> None:
-        """End the message: its stop reason and usage, after an empty text block if nothing was visible."""
+    def finish(self, out: Out, carried: Event | None = None) -> None:
+        """End the message: its stop reason and usage, after an empty text block if nothing was visible.
+
+        ``carried``: what ``message_delta`` is to have beside them.
+        """
         if self._cursor.next == 0:
-            self._cursor.close(self._cursor.open({"type": "text", "text": ""}, out), out)
+            self._empty_block(out)
         ending = {"stop_sequence": None, **self._round.ending, "stop_reason": self._stop}
-        out.append({"type": "message_delta", "delta": ending, "usage": self.usage(), **self._round.extras})
+        told = {**self._round.extras, **(carried or {})}
+        out.append({"type": "message_delta", "delta": ending, "usage": self.usage(), **told})
         out.append({"type": "message_stop"})
+
+    def _empty_block(self, out: Out) -> None:
+        """One empty text block. It stands for the last round's white space, and carries the token ids of that."""
+        index = self._cursor.open({"type": "text", "text": ""}, out)
+        waiting = Waiting()
+        for view in self._round.views:
+            if isinstance(view, TextView):
+                waiting.take(view.waiting.tokens)
+        if waiting.tokens:
+            self._cursor.delta(index, {"type": "text_delta", "text": ""}, out, waiting.leave())
+        self._cursor.close(index, out)
 
     def usage(self) -> dict[str, Any]:
         """The turn's usage so far (rule 8)."""

@@ -1,0 +1,152 @@
+"""How the rounds of a turn are asked for and read.
+
+A round is one request to ``/v1/messages``, as the turn wants it. Where the client asks for tokens, and upstream's own
+``/v1/messages`` has none, it goes through a translator to the endpoint that has them, and the answer comes back as the
+message or the events that the turn understands.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from gateway.errors import UpstreamBroken
+from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
+from gateway.turn import jsonvalue
+from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
+from gateway.turn.presentation import TOKEN_FIELDS, Out
+from gateway.turn.search import Call
+from gateway.turn.turn import Turn
+from gateway.wire.sse import Frame
+
+DONE = b"[DONE]"
+"""The data of the last event in a stream of the chat and completions endpoints."""
+
+
+class Rounds(Protocol):
+    """The rounds of one turn, one after the other."""
+
+    @property
+    def turn(self) -> Turn:
+        """The turn they make."""
+
+    @property
+    def target(self) -> str:
+        """Where the round is posted to."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether upstream answers as a stream."""
+
+    def request(self) -> bytes:
+        """The body of the next round's request."""
+
+    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
+        """Feed the turn with a stream's events, up to the round's end."""
+
+    def read_whole(self, body: bytes) -> Iterable[Event]:
+        """The events of a JSON answer, for the turn to be fed with."""
+
+    def refusal(self, status: int, body: bytes) -> bytes:
+        """What the client gets of the ``body`` that came with another status than 200."""
+
+    def end(self, out: Out) -> list[Call]:
+        """The answer has ended: see :meth:`Turn.end_round`."""
+
+    def finish(self, out: Out) -> None:
+        """The turn is over: end its message."""
+
+
+class MessagesRounds:
+    """Rounds as ``/v1/messages`` answers them; ``target`` is the client's."""
+
+    def __init__(self, turn: Turn, target: str) -> None:
+        self.turn = turn
+        self.target = target
+        self.streams = turn.stream
+
+    def request(self) -> bytes:
+        return self.turn.request()
+
+    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
+        turn = self.turn
+        for frame in frames:
+            event = read_event(frame.data)
+            turn.feed(event, frame.raw if frame.event == event.get("type") else None, out)
+            if turn.round_done:
+                return
+
+    def read_whole(self, body: bytes) -> Iterable[Event]:
+        return events_of(read_message(body))
+
+    def refusal(self, status: int, body: bytes) -> bytes:
+        return body
+
+    def end(self, out: Out) -> list[Call]:
+        return self.turn.end_round(out)
+
+    def finish(self, out: Out) -> None:
+        self.turn.finish(out)
+
+
+class TokenRounds:
+    """Rounds with their tokens. ``fields`` are what the client asked for, ``target`` its own.
+
+    The message (JSON) or ``message_delta`` (SSE) carries ``rounds``, which has every token; the deltas of a stream have
+    the ids of the blocks that are shown (see :mod:`gateway.turn.presentation`). A stream that is made from JSON calls
+    (routed experts on vLLM) cannot tell which block an id belongs to: all ids of a round are on its first delta, and
+    on none where that is a hidden call's.
+    """
+
+    def __init__(self, turn: Turn, fields: TokenFields, dialect: Dialect, target: str) -> None:
+        self.turn = turn
+        self._fields = fields
+        self._dialect = dialect
+        self._trajectory = Trajectory()
+        self._translator = translate_round(fields, dialect, stream=turn.stream)
+        self.target = target if dialect == "lmdeploy" else self._translator.path
+        self.streams = self._translator.streams
+
+    def request(self) -> bytes:
+        """As :class:`Rounds`. Raises :class:`~gateway.errors.InvalidRequest` for what vLLM would not accept either."""
+        self._translator = translate_round(self._fields, self._dialect, stream=self.turn.stream)
+        body = self.turn.request()
+        if self._dialect == "lmdeploy":
+            return body
+        return jsonvalue.write(self._translator.request(jsonvalue.read(body)))
+
+    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
+        turn, translator = self.turn, self._translator
+        for frame in frames:
+            events = translator.end() if frame.data == DONE else translator.events(read_event(frame.data))
+            for event in events:
+                turn.feed(event, None, out)
+            if turn.round_done:
+                return
+
+    def read_whole(self, body: bytes) -> Iterable[Event]:
+        message = self._translator.message(read_answer(body))
+        if self.turn.stream:
+            return message_events(message)
+        if not isinstance(message.get("content"), list):
+            raise UpstreamBroken("Upstream's answer is not a message.")
+        return events_of({name: value for name, value in message.items() if name not in TOKEN_FIELDS})
+
+    def refusal(self, status: int, body: bytes) -> bytes:
+        return refusal(self._translator, status, body)
+
+    def end(self, out: Out) -> list[Call]:
+        calls = self.turn.end_round(out)
+        self._trajectory.add(self._translator.tokens)
+        return calls
+
+    def finish(self, out: Out) -> None:
+        trajectory, asked = self._trajectory, self._fields
+        self.turn.finish(out, trajectory.on_message_delta(asked) if self.turn.stream else trajectory.on_message(asked))
+
+
+def refusal(translator: RoundTranslator, status: int, body: bytes) -> bytes:
+    """What the client gets of an upstream error's body: Anthropic's envelope, with upstream's own message."""
+    try:
+        said = jsonvalue.read(body)
+    except jsonvalue.Unreadable:
+        said = None  # an HTML page, say: the status has to do
+    return jsonvalue.write(translator.error(status, said))
