@@ -70,15 +70,17 @@ async def loopback(app: Any, *, drain_s: float = 1) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     with _listening("127.0.0.1", 0) as listener:
         server = await loop.create_server(lambda: _Protocol(config, state, lifespan.state), sock=listener)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.close()
-    for connection in list(state.connections):
-        connection.shutdown()
-    if state.tasks:
-        _, late = await asyncio.wait(state.tasks, timeout=drain_s)
-        for task in late:
-            task.cancel()
-    await lifespan.shutdown()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.close()
+            for connection in list(state.connections):
+                connection.shutdown()
+            if state.tasks:
+                _, late = await asyncio.wait(state.tasks, timeout=drain_s)
+                for task in late:
+                    task.cancel()
+            await lifespan.shutdown()
 
 
 def uvicorn_config(app: Any, *, drain_s: float, workers: int = 1, factory: bool = True) -> uvicorn.Config:

@@ -45,6 +45,7 @@ async def running_gateway(
         )
     async with (
         loopback(Gateway(settings, search=search)) as url,
-        httpx.AsyncClient(base_url=url, timeout=10) as client,
+        # Without certificates, which take longer to load than most tests to run.
+        httpx.AsyncClient(base_url=url, timeout=10, verify=False, trust_env=False) as client,
     ):
         yield RunningGateway(url, client)
