@@ -125,16 +125,21 @@ async def recording(upstream: str, cassette: Path) -> AsyncIterator[str]:
     port = free_port()
     program = str(Path(sys.executable).with_name("messages-recorder"))
     flags = ("--mode", "proxy", "--upstream", upstream, "--listen", str(port), "--output", str(cassette))
-    process = await asyncio.create_subprocess_exec(
-        program, "record", *flags, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    try:
-        await _until_open(port, process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+    with tempfile.TemporaryFile() as log:
+        process = await asyncio.create_subprocess_exec(
+            program, "record", *flags, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            await _until_open(port, process)
+            yield f"http://127.0.0.1:{port}"
+        except BaseException:
+            log.seek(0)
+            sys.stderr.write(log.read().decode(errors="replace"))
+            raise
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
 
 
 async def _until_open(port: int, process: asyncio.subprocess.Process) -> None:
