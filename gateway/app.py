@@ -4,13 +4,12 @@
 """
 
 import asyncio
-import hmac
 import json
 import secrets
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -19,27 +18,26 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from gateway import openapi
+from gateway.access import Keys, is_plain
 from gateway.body import ClientGone, read_body
 from gateway.classify import TokenRequest, classify
 from gateway.dialect import UpstreamDialect
+from gateway.endings import JSON, answer, noting, refuse
 from gateway.errors import (
-    AuthenticationFailed,
     MethodNotAllowed,
     NotFound,
     Overloaded,
     RequestError,
     UpstreamError,
-    UpstreamTimeout,
-    UpstreamUnreachable,
     error_body,
     error_type,
 )
-from gateway.exchange import Exchange, Message, Receive, Scope, Send, Services
+from gateway.exchange import Exchange, Receive, Scope, Send, Services
 from gateway.ledger import Ledger
 from gateway.log import RequestLog, describe
 from gateway.metrics import Metrics
 from gateway.models import ServedModel, ask, client_models, find_model, model_page, read_list
-from gateway.observe import Outcome, Record, model_of, outcome_of
+from gateway.observe import Record, model_of
 from gateway.proxy import proxy
 from gateway.rewrite import ModelMap
 from gateway.runner import run_turn
@@ -97,7 +95,7 @@ class Gateway:
     def __init__(self, settings: Settings, *, search: SearchTool | None = None) -> None:
         self._settings = settings
         self._search = search
-        self._keys = tuple(key.get_secret_value().encode() for key in settings.api_keys)
+        self._keys = Keys(settings.api_keys)
         key = settings.upstream_api_key
         self._upstream_key = key.get_secret_value() if key else None
         self._metrics = Metrics()
@@ -133,21 +131,21 @@ class Gateway:
         record = self._ledger.open("/v1/messages")
         try:
             if scope["raw_path"] == b"/v1/messages" and scope["method"] == "POST":
-                self._authenticate(scope["headers"])
+                self._keys.check(scope["headers"])
                 await self.attend(self._messages, scope, receive, send, record)
             else:
                 await self._by_route(scope, receive, send, record)
         except RequestError as error:
-            await _refuse(error, record, send)
+            await refuse(error, record, send)
         except ClientGone:
             record.outcome = "client_gone"
         except asyncio.CancelledError:
             # The client went, and there is nobody to answer; or the server stops, and its patience has ended.
             if record.outcome != "client_gone":
-                await _refuse(Overloaded("the gateway is being stopped"), record, send)
+                await refuse(Overloaded("the gateway is being stopped"), record, send)
         except Exception as error:  # noqa: BLE001  (whatever it is, the client gets an answer and nothing internal)
             structlog.get_logger().error("unexpected error", route=record.route, **describe(error))
-            await _refuse(RequestError("the gateway failed at this request"), record, send)
+            await refuse(RequestError("the gateway failed at this request"), record, send)
         finally:
             self._ledger.close(record)
 
@@ -176,14 +174,14 @@ class Gateway:
     async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
         path = scope["path"]
         record.route = path if path in ROUTES else "other"
-        if not _is_plain(path):
+        if not is_plain(path):
             raise NotFound("there is nothing at this path")
         if record.route not in OPEN_ROUTES:
-            self._authenticate(scope["headers"])
+            self._keys.check(scope["headers"])
 
         scope["app"], scope["record"] = self, record
         try:
-            await self._router(scope, receive, _noting(record, send))
+            await self._router(scope, receive, noting(record, send))
         except HTTPException as error:
             allowed = (error.headers or {}).get("Allow", "")
             raise MethodNotAllowed(
@@ -202,17 +200,6 @@ class Gateway:
             await handler(exchange)
         finally:
             self._watch.end(watched)
-
-    def _authenticate(self, headers: Headers) -> None:
-        if not self._keys:
-            return
-        given = [value for name, value in headers if name == b"x-api-key"]
-        given += [
-            value[7:].strip() for name, value in headers if name == b"authorization" and value[:7].lower() == b"bearer "
-        ]
-        # Every pair is compared, so that the time tells nothing.
-        if not sum(hmac.compare_digest(key, value) for key in self._keys for value in given):
-            raise AuthenticationFailed("x-api-key or Authorization: Bearer must hold one of this gateway's keys")
 
     # What goes upstream
 
@@ -248,7 +235,7 @@ class Gateway:
         """For the record: an answer that the gateway makes itself."""
         record = exchange.record
         record.model = exchange.client_model or model_of(exchange.body)
-        exchange.send = _noting(record, exchange.send)
+        exchange.send = noting(record, exchange.send)
 
     async def _count_tokens(self, exchange: Exchange) -> None:
         await self._apply_rules(exchange)
@@ -284,7 +271,7 @@ class Gateway:
             body = json.dumps(view(client_models(read_list(body), self._names))).encode()
             headers = [(b"content-type", b"application/json")]
         headers = [field for field in response_headers(headers) if field[0] != b"content-length"]
-        await _answer(exchange.send, status, headers, body)
+        await answer(exchange.send, status, headers, body)
 
     async def _ready(self, exchange: Exchange) -> None:
         try:
@@ -295,10 +282,10 @@ class Gateway:
         except (UpstreamError, TimeoutError):
             ready = False
         if ready:
-            await _answer(exchange.send, 200, _JSON, b'{"status":"ready"}')
+            await answer(exchange.send, 200, JSON, b'{"status":"ready"}')
         else:
             body = error_body(error_type(503), "upstream cannot be reached, or says that it is not well")
-            await _answer(exchange.send, 503, _JSON, json.dumps(body).encode())
+            await answer(exchange.send, 503, JSON, json.dumps(body).encode())
 
     def _upstream_headers(self, exchange: Exchange) -> Headers:
         """For a question of the gateway's own: with the credentials that the client's request would have."""
@@ -337,58 +324,8 @@ class _Attended:
         await self._gateway.attend(self._handler, scope, receive, send, scope["record"])
 
 
-_JSON: Headers = [(b"content-type", b"application/json")]
 _OWN_HEADERS = frozenset({b"authorization", b"x-api-key", b"accept-encoding"})
-
-
-def _noting(record: Record, send: Send) -> Send:
-    """``send`` that writes down what went to the client."""
-
-    async def noted(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            record.answered = True
-            record.status = message["status"]
-            record.outcome = outcome_of(record.status)
-        await send(message)
-
-    return noted
-
-
-async def _refuse(error: RequestError, record: Record, send: Send) -> None:
-    """Answer with the error, or, where an answer has begun, leave it unfinished: the server breaks the connection."""
-    if record.answered:
-        record.outcome = "cut"
-        return
-    record.answered = True
-    record.status = error.status
-    record.outcome = _outcome_of(error)
-    await _answer(send, error.status, [*_JSON, *error.headers], error.body())
-
-
-def _outcome_of(error: RequestError) -> Outcome:
-    match error:
-        case UpstreamTimeout():
-            return "timeout"
-        case UpstreamUnreachable():
-            return "upstream_unreachable"
-        case UpstreamError():
-            return "upstream_error"
-    return "client_error" if error.status < 500 else "gateway_error"
-
-
-async def _answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    fields = [*headers, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _wants_anthropic(exchange: Exchange) -> bool:
     return header(exchange.scope["headers"], b"anthropic-version") is not None
-
-
-def _is_plain(path: str) -> bool:
-    """Whether a decoded path is what it looks like: no empty or dot segment, however often it was encoded."""
-    while (decoded := unquote(path)) != path:
-        path = decoded
-    segments = path.replace("\\", "/").split("/")[1:]
-    return path == "/" or not any(segment in ("", ".", "..") for segment in segments)

@@ -1,0 +1,40 @@
+"""Who may ask, and for which paths."""
+
+import hmac
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from pydantic import SecretStr
+
+from gateway.errors import AuthenticationFailed
+from gateway.wire.headers import Headers
+
+
+class Keys:
+    """The gateway's keys; without any, everybody may ask."""
+
+    def __init__(self, keys: Sequence[SecretStr]) -> None:
+        self._keys = tuple(key.get_secret_value().encode() for key in keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def check(self, headers: Headers) -> None:
+        """Raises :class:`AuthenticationFailed` where ``x-api-key`` or ``Authorization: Bearer`` holds none of them."""
+        if not self._keys:
+            return
+        given = [value for name, value in headers if name == b"x-api-key"]
+        for name, value in headers:
+            if name == b"authorization" and value[:7].lower() == b"bearer ":
+                given.append(value[7:].strip())
+        # Every pair is compared, so that the time tells nothing.
+        if not sum(hmac.compare_digest(key, value) for key in self._keys for value in given):
+            raise AuthenticationFailed("x-api-key or Authorization: Bearer must hold one of this gateway's keys")
+
+
+def is_plain(path: str) -> bool:
+    """Whether a decoded path is what it looks like: no empty or dot segment, however often it was encoded."""
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    segments = path.replace("\\", "/").split("/")[1:]
+    return path == "/" or not any(segment in ("", ".", "..") for segment in segments)
