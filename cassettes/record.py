@@ -45,7 +45,7 @@ def record(scripted: Scripted, upstream: str, *, stream: bool) -> None:
         subprocess.run(command, stdin=subprocess.DEVNULL, cwd=folder, check=False)
         recorded = Path(folder, cassette.name)
         statuses = {turn.response.status_code for turn in Cassette(recorded)}
-        if (statuses != {200}) != scripted.is_error:
+        if statuses != {scripted.status}:
             raise Failure(f"{cassette.name}: upstream answered {statuses or 'nothing'}")
         shutil.copyfile(recorded, cassette)
 
@@ -57,7 +57,10 @@ def write_table() -> None:
         for stream in (False, True):
             cassette = Cassette(scripted.cassette(stream=stream))
             version = cassette.recorded().get("version", "of unknown version")
-            rows.append(f"| `{cassette.name}` | {scripted.shows} | {sum(1 for _ in cassette)} | vLLM {version} |")
+            status = f"{scripted.status}: " if scripted.is_error else ""
+            rows.append(
+                f"| `{cassette.name}` | {status}{scripted.shows} | {sum(1 for _ in cassette)} | vLLM {version} |"
+            )
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE_BEGINS)
     _, _, after = rest.partition(TABLE_ENDS)
     README.write_text(before + TABLE_BEGINS + "\n".join(rows) + "\n" + TABLE_ENDS + after, encoding="utf-8")

@@ -23,7 +23,10 @@ def _read() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """One conversation: what is asked, with which flags of the recorder's, and what its tools find."""
+    """One conversation: what is asked, with which flags of the recorder's, what its tools find, and how it goes.
+
+    ``calls`` names the tools called in each round, ``status`` is upstream's.
+    """
 
     name: str
     shows: str
@@ -34,12 +37,14 @@ class Scripted:
     flags: dict[str, str]
     found: SearchOutcome
     command_output: str
+    calls: list[list[str]]
+    status: int
     thinking_parsed: bool
 
     @property
     def is_error(self) -> bool:
         """Whether upstream refuses it."""
-        return self.name.startswith("error-")
+        return self.status != 200
 
     def cassette(self, *, stream: bool) -> Path:
         """Where it is, or will be, recorded."""
@@ -65,6 +70,8 @@ def _scripted(script: dict[str, Any], entry: dict[str, Any]) -> Scripted:
         flags={name: str(entry[name]) for name in ("tool_choice", "thinking") if name in entry},
         found=SearchOutcome(text, shown),
         command_output=script["command_output"],
+        calls=entry.get("calls", []),
+        status=entry.get("status", 200),
         thinking_parsed=entry.get("reasoning_parser", True),
     )
 

@@ -62,6 +62,12 @@ def _thoughts(*messages: dict[str, Any]) -> int:
     return sum(block["type"] == "thinking" or block.get("text", "").lstrip().startswith("<think>") for block in blocks)
 
 
+def _calls(message: dict[str, Any]) -> list[str]:
+    """The tools that the message calls; a call that was cut off is none."""
+    whole = message["stop_reason"] == "tool_use"
+    return [block["name"] for block in message["content"] if whole and block["type"] == "tool_use"]
+
+
 def _with_typed_tool(body: dict[str, Any]) -> dict[str, Any]:
     tools = [TYPED if tool["name"] == "web_search" else tool for tool in body["tools"]]
     return {**body, "tools": tools}
@@ -91,9 +97,7 @@ async def test_upstream_is_asked_for_every_round_as_recorded(scripted: Scripted,
 
     assert [seen.problem for seen in upstream.seen] == [None] * len(turns)
     assert [seen.turn for seen in upstream.seen] == [turn.filename for turn in turns]
-    calls = [
-        b["name"] for m in recorded for b in m["content"] if b["type"] == "tool_use" and m["stop_reason"] == "tool_use"
-    ]
+    calls = [name for message in recorded for name in _calls(message)]
     assert len(search.queries) == (0 if scripted.name == MIXED and not native else calls.count("web_search"))
     assert _texts(*received) == _texts(*recorded)
     assert _thoughts(*received) == _thoughts(*recorded)
