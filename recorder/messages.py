@@ -79,7 +79,7 @@ class MessageBuilder:
     state: State = "begin"
     message: dict[str, Json] = field(default_factory=dict)
     error: dict[str, Json] | None = None
-    _arguments: list[str] = field(default_factory=list)
+    _pieces: list[str] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:
@@ -108,14 +108,13 @@ class MessageBuilder:
             case "content_block_start":
                 self._expect_index(event, len(self.message["content"]))
                 self.message["content"].append({**event["content_block"]})
-                self._arguments = []
+                self._pieces = []
             case "content_block_delta":
                 self._expect_index(event, len(self.message["content"]) - 1)
                 self._add(self.message["content"][-1], event["delta"])
             case "content_block_stop":
                 self._expect_index(event, len(self.message["content"]) - 1)
-                if self._arguments:
-                    self.message["content"][-1]["input"] = read_arguments("".join(self._arguments))
+                self._close(self.message["content"][-1])
             case "message_delta":
                 self.message.update(event["delta"])
                 self.message["usage"] = {**self.message.get("usage", {}), **(event.get("usage") or {})}
@@ -124,16 +123,20 @@ class MessageBuilder:
 
     def _add(self, block: dict[str, Json], delta: dict[str, Json]) -> None:
         match delta["type"]:
-            case "text_delta":
-                block["text"] += delta["text"]
-            case "thinking_delta":
-                block["thinking"] += delta["thinking"]
+            case "text_delta" | "thinking_delta" | "input_json_delta" as kind:
+                self._pieces.append(delta[_DELTA_FIELDS[kind]])
             case "signature_delta":
                 block["signature"] = delta["signature"]
-            case "input_json_delta":
-                self._arguments.append(delta["partial_json"])
             case "citations_delta":
                 block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+
+    def _close(self, block: dict[str, Json]) -> None:
+        """A block's pieces become its text; joined once, for there can be very many."""
+        text = "".join(self._pieces)
+        if block["type"] in ("text", "thinking"):
+            block[block["type"]] += text
+        elif text:
+            block["input"] = read_arguments(text)
 
     def _expect_index(self, event: dict[str, Json], expected: int) -> None:
         if event["index"] != expected:

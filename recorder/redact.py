@@ -6,8 +6,11 @@ file, and the player applies them to a request before it compares it with the re
 
 import json
 import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 
 from recorder.cassette import Cassette, Json, Turn, compact_json, parse_json
@@ -218,23 +221,39 @@ def _stream(content: Spool, note: Note) -> Spool:
 _Spans = list[tuple[int, int, str]]
 
 
+@dataclass(slots=True)
+class _BlockText:
+    """A block's deltas as one text; where in it each ends, and in which line of the stream each stands."""
+
+    text: StringIO = field(default_factory=StringIO)
+    ends: "array[int]" = field(default_factory=lambda: array("Q"))
+    lines: "array[int]" = field(default_factory=lambda: array("Q"))
+
+    def add(self, line: int, text: str) -> None:
+        self.text.write(text)
+        self.ends.append(self.text.tell())
+        self.lines.append(line)
+
+    def parts(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """(line, start, end within its delta) of every delta that has a part of this span."""
+        number = bisect_right(self.ends, start)
+        while number < len(self.ends) and (begin := self.ends[number - 1] if number else 0) < end:
+            yield self.lines[number], max(start - begin, 0), min(end, self.ends[number]) - begin
+            number += 1
+
+
 def _cuts_across_deltas(content: Spool, note: Note) -> dict[int, _Spans]:
-    """Line number -> the parts of its delta that belong to a secret longer than that delta."""
-    pieces: dict[int, list[tuple[int, str]]] = {}
+    """Line number -> the parts of its delta that belong to a secret; only the first part of each has a kind."""
+    blocks: dict[int, _BlockText] = {}
     for number, line in enumerate(content.lines()):
         if line.startswith(b"data:") and (delta := delta_text(parse_json(line[5:]))):
             index, text = delta
-            pieces.setdefault(index, []).append((number, text))
+            blocks.setdefault(index, _BlockText()).add(number, text)
     cuts: dict[int, _Spans] = {}
-    for index, block in pieces.items():
-        for start, end, kind in _secrets("".join(text for _, text in block)):
-            offset, lines = 0, 0
-            for number, text in block:
-                if (left := max(start, offset)) < (right := min(end, offset + len(text))):
-                    mark = kind if lines == 0 else ""
-                    cuts.setdefault(number, []).append((left - offset, right - offset, mark))
-                    lines += 1
-                offset += len(text)
+    for index, block in blocks.items():
+        for start, end, kind in _secrets(block.text.getvalue()):
+            for part, (number, left, right) in enumerate(block.parts(start, end)):
+                cuts.setdefault(number, []).append((left, right, "" if part else kind))
             note(f"response.sse: {kind} in block {index}")
     return cuts
 

@@ -19,6 +19,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -151,6 +152,7 @@ def _line_yaml(line: str) -> Iterator[str]:
         yield f"        - {_quoted(line)}\n"
 
 
+@lru_cache(maxsize=8)  # the blank line between two events, above all
 def _quoted(line: str) -> str:
     return yaml.dump(line, Dumper=yaml.CSafeDumper, default_style='"', width=1 << 30, allow_unicode=True).strip()
 
