@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -266,7 +267,9 @@ class Gateway:
             await proxy(exchange, self._services)
 
     async def _answer_models(self, exchange: Exchange, view: Callable[[list[ServedModel]], dict[str, Any]]) -> None:
+        sent = perf_counter()
         status, headers, body = await ask(self._services.upstream, self._upstream_headers(exchange))
+        exchange.record.rounds, exchange.record.upstream_ms = 1, (perf_counter() - sent) * 1000
         if status == 200:
             body = json.dumps(view(client_models(read_list(body), self._names))).encode()
             headers = [(b"content-type", b"application/json")]

@@ -183,7 +183,8 @@ def _integer(body: bytes, span: Span | None) -> tuple[int | None, Span | None]:
 
 def _members(body: bytes, start: int, end: int) -> dict[str, Span] | None:
     """The members of the JSON object ``body[start:end]``, the last of equal keys; None if it is none."""
-    return _members_by_msgspec(body, start, end) or _members_by_json(body, start, end)
+    spans = _members_by_msgspec(body, start, end)
+    return _members_by_json(body, start, end) if spans is None else spans
 
 
 def _members_by_msgspec(body: bytes, start: int, end: int) -> dict[str, Span] | None:
