@@ -24,6 +24,7 @@ from gateway.app import Gateway, make_search
 from gateway.errors import InvalidRequest, SettingsError
 from gateway.log import configure_logging
 from gateway.metrics import MULTIPROCESS_DIR
+from gateway.reach import listens
 from gateway.settings import Settings, unknown_variables
 
 KEEP_ALIVE_S = 75
@@ -39,6 +40,12 @@ def serve(settings: Settings, beside: AbstractContextManager[None] | None = None
     log = structlog.get_logger()
     for name in unknown_variables():
         log.warning("there is no such setting", variable=name)
+    if beside is None and not listens(settings.upstream):
+        log.warning(
+            "nothing answers at upstream: is the model server up, and is --upstream its address? "
+            "messages-gateway doctor looks closer",
+            upstream=settings.upstream,
+        )
     make_search(settings)  # a key that is missing stops the start here, not the first search
     if not settings.seal_keys:
         # One key for all the workers; another process, or this one started anew, cannot open what it sealed.

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from gateway.claude import environment
+from gateway.claude import CannotStart, environment, exports
 from gateway.settings import Settings
 from tests.support.gateway import running_gateway
 from tests.support.programs import Running, free_port, messages_gateway, put_program
@@ -201,32 +201,26 @@ async def test_print_env_is_for_a_shell_and_starts_nothing(programs: Path) -> No
     assert gone(port)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--port=0"], "--print-env needs the port of the gateway"),
-        (["--upstream=http://127.0.0.1:1"], "To choose a model without asking: --model NAME"),
-    ],
-)
-async def test_what_print_env_cannot_know(programs: Path, arguments: list[str], words: str) -> None:
-    status, out, err = await run(programs, "--print-env", f"--port={free_port()}", *arguments)
-    assert (status, out) == (1, "")
-    assert words in err
+async def test_print_env_without_a_port_to_name() -> None:
+    with pytest.raises(CannotStart, match="--print-env needs the port of the gateway: --port 9000"):
+        exports(Settings(port=0), None)
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (json_answer({"data": []}), "upstream serves no model"),
+        (raw(b"", then="reset"), "To choose a model without asking: --model NAME"),
         (json_answer({"detail": "Not Found"}, 404), "is the model server running"),
+        (json_answer({"data": []}), "upstream serves no model"),
         (json_answer({"models": []}), "is no list of models"),
+        (json_answer({"error": "Unauthorized"}, 401), "GATEWAY_UPSTREAM_API_KEY to upstream's"),
     ],
 )
-async def test_a_list_of_models_that_is_none(programs: Path, answer: Scripted, words: str) -> None:
+async def test_a_list_of_models_that_is_none(answer: Scripted, words: str) -> None:
     async with ScriptedUpstream(answer) as server:
-        status, _, err = await run(programs, "--print-env", f"--upstream={server.origin}", f"--port={free_port()}")
-    assert status == 1
-    assert words in err
+        settings = Settings(upstream=server.origin, port=free_port())
+        with pytest.raises(CannotStart, match=words):
+            await anyio.to_thread.run_sync(exports, settings, None)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gateway.doctor.check import Check
+from gateway.reach import LOOPBACK
 from gateway.settings import Settings, unknown_variables
-from gateway.vllm.server import LOOPBACK
 
 
 def examine_keys(settings: Settings) -> Iterator[Check]:

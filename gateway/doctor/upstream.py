@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from urllib.parse import urlsplit
 
 import httpx
 
 from gateway.doctor.answers import Answer, Served, read_answer, read_served, reasoning, tool_calls
 from gateway.doctor.check import Check
+from gateway.reach import LOOPBACK, address_of
 from gateway.rewrite import ModelMap
 from gateway.settings import Settings
-from gateway.vllm.server import LOOPBACK
 
 USUAL_PORTS = (8000, 8001, 8080, 30000, 23333)
 """Where model servers listen unless told otherwise (vLLM 8000, SGLang 30000, LMDeploy 23333)."""
@@ -18,7 +17,7 @@ USUAL_PORTS = (8000, 8001, 8080, 30000, 23333)
 ANSWER_TIMEOUT_S = 120.0
 CLAUDE_CODE_MAX_TOKENS = (32_000, 64_000)
 """What Claude Code asks for: with a model name that it does not know, and with its default ones."""
-CLAUDE_CODE_PROMPT_TOKENS = 25_000
+CLAUDE_CODE_PROMPT_TOKENS = 20_000
 """About what its first request fills of the window, with the tools it declares."""
 
 _TOOL = {
@@ -62,9 +61,9 @@ _ADDRESS = "--upstream http://HOST:PORT, the address of the model server (withou
 
 
 def _is_own_address(settings: Settings) -> bool:
-    upstream = urlsplit(settings.upstream)
+    host, port = address_of(settings.upstream)
     here = {settings.host, *(LOOPBACK if settings.host in (*LOOPBACK, "0.0.0.0", "::") else ())}
-    return upstream.port == settings.port and upstream.hostname in here
+    return port == settings.port and host in here
 
 
 async def _unreachable(settings: Settings, error: httpx.TransportError) -> Check:
@@ -82,7 +81,7 @@ async def _unreachable(settings: Settings, error: httpx.TransportError) -> Check
 
 async def _elsewhere(upstream: str) -> str | None:
     """A model server on another port of this machine."""
-    host = urlsplit(upstream).hostname
+    host, _ = address_of(upstream)
     if host not in LOOPBACK:
         return None
     origins = [f"http://{f'[{host}]' if ':' in host else host}:{port}" for port in USUAL_PORTS]

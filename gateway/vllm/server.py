@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import httpx
 from rich.console import Console
@@ -20,10 +18,10 @@ from rich.text import Text
 
 from gateway.child import Child
 from gateway.errors import SettingsError
+from gateway.reach import LOOPBACK, address_of, listens
 from gateway.settings import ENV_PREFIX
 from gateway.vllm.families import family_of
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STOP_GRACE_S = 30.0
 _POLL_S = 0.5
 _INSTALL = "pip install 'messages-gateway[vllm]'"
@@ -40,14 +38,14 @@ def vllm_arguments(model: str, origin: str, extra: Sequence[str] = ()) -> list[s
     ``extra`` are arguments of the operator's, each an option with or without its value; one the table has too replaces
     the table's.
     """
-    parts = urlsplit(origin)
+    host, port = address_of(origin)
     family = family_of(model)
     known = [] if family is None else _options([*family.tool_flags, *family.reasoning_flags])
     given = _options([word for argument in extra for word in shlex.split(argument)])
     replaced = {_name(option) for option in given}
     kept = [option for option in known if _name(option) not in replaced]
-    address = ["--host", parts.hostname or "", "--port", str(_port(origin))]
-    return ["serve", model, *address, *(word for option in [*kept, *given] for word in option)]
+    words = [word for option in [*kept, *given] for word in option]
+    return ["serve", model, "--host", host, "--port", str(port), *words]
 
 
 @contextmanager
@@ -141,24 +139,17 @@ def _find_vllm() -> str:
 
 
 def _require_free(origin: str) -> None:
-    parts = urlsplit(origin)
-    if parts.scheme != "http" or parts.hostname not in LOOPBACK:
+    host, port = address_of(origin)
+    if origin.startswith("https:") or host not in LOOPBACK:
         raise SettingsError(
             f"--model starts vLLM on this machine, and --upstream is {origin}: give a loopback address, as in "
             "--upstream http://127.0.0.1:8000, or leave --model out"
         )
-    try:
-        socket.create_connection((parts.hostname, _port(origin)), timeout=1).close()
-    except OSError:
-        return
-    raise SettingsError(
-        f"something listens at {origin} already: leave --model out to use it, or have vLLM listen elsewhere with "
-        f"--upstream http://{parts.hostname}:{_port(origin) + 1}"
-    )
-
-
-def _port(origin: str) -> int:
-    return urlsplit(origin).port or 80
+    if listens(origin):
+        raise SettingsError(
+            f"something listens at {origin} already: leave --model out to use it, or have vLLM listen elsewhere with "
+            f"--upstream http://{f'[{host}]' if ':' in host else host}:{port + 1}"
+        )
 
 
 def _options(words: Sequence[str]) -> list[list[str]]:
