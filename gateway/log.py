@@ -80,8 +80,9 @@ def _line_as_json(level: str, record: Record) -> str:
 
 
 def _model(record: Record) -> str:
-    """The client's word for the model, cut and made fit for any encoding: it may be anything."""
-    return record.model[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+    """The client's word for the model, cut, and without what could move a terminal or break a line: it may be anything."""
+    name = record.model[:_LONGEST_NAME]
+    return name if name.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
 
 
 def describe(error: BaseException) -> dict[str, str]:
