@@ -24,8 +24,6 @@ class Upstream:
     Raises SettingsError for an origin that is none.
     """
 
-    __slots__ = ("_host_line", "_pool")
-
     def __init__(
         self,
         origin: str,

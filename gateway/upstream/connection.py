@@ -257,8 +257,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         response = self._response
         if response is None:
-            self.drop()
-        elif response.status and _ends_with_connection(response.headers):
+            return
+        if response.status and _ends_with_connection(response.headers):
             self._reusable = False
             self._finish(response)
         else:
@@ -300,8 +300,6 @@ class Connection(asyncio.Protocol):
         response = self._response
         assert response is not None
         status = self._parser.get_status_code()
-        if status == 101:
-            raise UpstreamBroken("upstream switched protocols")
         if status < 200:
             response.headers.clear()
             return

@@ -13,27 +13,13 @@ _LONGEST_TICK_S = 1.0
 
 
 class Pool:
-    """Idle connections are used last in, first out, so that those a quiet hour does not need expire.
+    """``connections`` are all there are, ``kept`` the idle ones, the longest idle first.
+
+    Idle connections are used last in, first out, so that those a quiet hour does not need expire.
 
     Timeouts are looked after by one timer for all connections, which runs while there are any. It ticks four times
     in the shortest timeout, and at least once a second: a timeout comes at most that much late.
     """
-
-    __slots__ = (
-        "_closing",
-        "_connect_timeout_s",
-        "_connections",
-        "_emptied",
-        "_first_byte_timeout_s",
-        "_idle",
-        "_idle_timeout_s",
-        "_keep_alive_s",
-        "_max_idle",
-        "_origin",
-        "_ssl_context",
-        "_tick_s",
-        "_timer",
-    )
 
     def __init__(
         self,
@@ -53,8 +39,8 @@ class Pool:
         self._keep_alive_s = keep_alive_s
         self._max_idle = max_idle
         self._ssl_context = (ssl_context or ssl.create_default_context()) if origin.tls else None
-        self._connections: set[Connection] = set()
-        self._idle: list[Connection] = []  # the longest idle first
+        self.connections: set[Connection] = set()
+        self.kept: list[Connection] = []
         self._tick_s = min(_LONGEST_TICK_S, first_byte_timeout_s / 4, idle_timeout_s / 4, keep_alive_s / 4)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -62,8 +48,8 @@ class Pool:
 
     def take(self) -> Connection | None:
         """An idle connection that looks alive."""
-        while self._idle:
-            connection = self._idle.pop()
+        while self.kept:
+            connection = self.kept.pop()
             if connection.is_closing():
                 continue
             if connection.loop.time() - connection.idle_since < self._keep_alive_s:
@@ -92,7 +78,8 @@ class Pool:
         except OSError as error:
             raise UpstreamUnreachable(f"cannot connect to upstream: {_reason(error)}") from error
         if self._closing:
-            connection.abort(_closing())
+            connection.drop()
+            raise _closing()
         if connection.is_closing():
             raise UpstreamUnreachable("upstream closed the connection as soon as it was open")
         return connection
@@ -103,40 +90,40 @@ class Pool:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._idle.clear()
-        for connection in self._connections:
+        self.kept.clear()
+        for connection in self.connections:
             connection.abort(UpstreamBroken("the gateway closed its connections"))
-        if self._connections:
+        if self.connections:
             self._emptied = self._emptied or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._emptied)
 
     # What a connection tells its keeper
 
     def opened(self, connection: Connection) -> None:
-        self._connections.add(connection)
+        self.connections.add(connection)
         if self._timer is None and not self._closing:
             self._timer = connection.loop.call_later(self._tick_s, self._tick, connection.loop)
 
     def idle(self, connection: Connection) -> None:
-        if len(self._idle) < self._max_idle and not self._closing:
-            self._idle.append(connection)
+        if len(self.kept) < self._max_idle and not self._closing:
+            self.kept.append(connection)
         else:
             connection.drop()
 
     def closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
-        if self._emptied is not None and not self._connections and not self._emptied.done():
+        self.connections.discard(connection)
+        if connection in self.kept:
+            self.kept.remove(connection)
+        if self._emptied is not None and not self.connections and not self._emptied.done():
             self._emptied.set_result(None)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for connection in self._connections:
+        for connection in self.connections:
             connection.check(now, first_byte_timeout_s=self._first_byte_timeout_s, idle_timeout_s=self._idle_timeout_s)
-        while self._idle and now - self._idle[0].idle_since >= self._keep_alive_s:
-            self._idle.pop(0).drop()
-        self._timer = loop.call_later(self._tick_s, self._tick, loop) if self._connections else None
+        while self.kept and now - self.kept[0].idle_since >= self._keep_alive_s:
+            self.kept.pop(0).drop()
+        self._timer = loop.call_later(self._tick_s, self._tick, loop) if self.connections else None
 
 
 def _closing() -> UpstreamUnreachable:

@@ -227,6 +227,7 @@ async def test_a_body_cut_short_is_broken_after_what_came_of_it(how: str, answer
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * (HEAD_LIMIT * 8) + b"\r\n\r\n",
     ],
     ids=lambda answer: str(answer[:60]),
@@ -398,6 +399,22 @@ async def test_closing_an_unread_answer_closes_the_connection() -> None:
         await left.wait()
         with pytest.raises(UpstreamBroken, match="closed before its end"):
             await response.read_chunk()
+        await upstream.aclose()
+
+
+async def test_closing_an_answer_that_came_whole_keeps_the_connection() -> None:
+    async def talk(peer: Peer) -> None:
+        await peer.answer()
+        await peer.answer()
+
+    async with serve(talk) as server:
+        upstream = Upstream(server.origin)
+        response = await upstream.request("POST", "/", [], b"{}")
+        response.close()
+        with pytest.raises(UpstreamBroken, match="closed before its end"):
+            await response.read_chunk()
+        assert await (await upstream.request("POST", "/", [], b"{}")).read() == b"ok"
+        assert server.accepted == 1
         await upstream.aclose()
 
 

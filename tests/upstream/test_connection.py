@@ -288,6 +288,14 @@ async def test_a_connection_with_a_half_written_request_is_not_kept() -> None:
     assert wire.transport.closed
 
 
+async def test_a_connection_whose_socket_has_not_taken_the_request_is_not_kept() -> None:
+    wire = Wire(room=0)
+    response = await wire.answered(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    assert response.ended
+    assert wire.keeper.idles == 0
+    assert wire.transport.closed
+
+
 async def test_a_short_request_is_one_write() -> None:
     wire = Wire()
     response = wire.ask(b"{}")

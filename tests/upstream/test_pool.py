@@ -9,6 +9,8 @@ import trustme
 
 from gateway.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream import Upstream
+from gateway.upstream.origin import parse_origin
+from gateway.upstream.pool import Pool
 from tests.upstream.peer import OK, Peer, serve
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +73,7 @@ async def test_no_more_than_the_limit_are_kept() -> None:
 
     both, closed = asyncio.Event(), asyncio.Event()
     async with serve(talk) as server:
-        upstream = Upstream(server.origin, max_idle_connections=1)
+        upstream = Upstream(server.origin, max_idle_connections=1, keep_alive_s=60)
         assert list(await asyncio.gather(ask(upstream), ask(upstream))) == [b"ok", b"ok"]
         await closed.wait()
         await upstream.aclose()
@@ -109,6 +111,42 @@ async def test_a_connection_found_closed_is_not_used() -> None:
         assert await ask(upstream) == b"ok"
         assert server.accepted == 2
         await upstream.aclose()
+
+
+async def test_a_pool_skips_what_is_closing_and_forgets_what_is_closed() -> None:
+    async def talk(peer: Peer) -> None:
+        await close.wait()
+        peer.writer.write_eof()
+        await peer.gone()
+        closed.release()
+
+    close, closed = asyncio.Event(), asyncio.Semaphore(0)
+    async with serve(talk) as server:
+        pool = Pool(
+            parse_origin(server.origin),
+            connect_timeout_s=5,
+            first_byte_timeout_s=5,
+            idle_timeout_s=5,
+            keep_alive_s=5,
+            max_idle=5,
+            ssl_context=None,
+        )
+        for _ in range(2):
+            connection = await pool.connect()
+            connection.idle_since = connection.loop.time()
+            pool.idle(connection)
+        connection.drop()
+        taken = pool.take()
+        assert taken is not None
+        assert taken is not connection
+        pool.idle(taken)
+
+        close.set()
+        for _ in range(2):
+            await closed.acquire()
+        assert pool.kept == []
+        await pool.aclose()
+        assert not pool.connections
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
@@ -294,7 +332,7 @@ async def test_closing_ends_every_connection_and_what_is_under_way() -> None:
                 await under_way
         for _ in range(3):
             await left.acquire()
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(UpstreamUnreachable, match="the gateway is closing"):
             await ask(upstream)
         await upstream.aclose()
 
