@@ -80,7 +80,7 @@ def _line_as_json(level: str, record: Record) -> str:
 
 
 def _model(record: Record) -> str:
-    """The client's word for the model, cut, and without what could move a terminal or break a line: it may be anything."""
+    """The client's word for the model, which may be anything: cut, and without what breaks a line or moves a cursor."""
     name = record.model[:_LONGEST_NAME]
     return name if name.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
 
