@@ -11,6 +11,7 @@ from gateway.tokens.chat_stream import ChatStream
 from gateway.tokens.completions import CompletionStream, completion_message, completion_request
 from gateway.tokens.dialect import Dialect
 from gateway.tokens.fields import TokenFields
+from gateway.tokens.shapes import check_answer, check_spoken
 from gateway.tokens.trajectory import RoundTokens
 
 Json = dict[str, Any]
@@ -94,10 +95,12 @@ class _Made:
         return self._endpoint.request(body, self._fields, stream=self.streams)
 
     def message(self, answer: Json) -> Json:
+        check_answer(answer)
         message, self.tokens = self._endpoint.message(answer, self._fields)
         return message
 
     def events(self, chunk: Json) -> list[Json]:
+        check_answer(chunk)
         return self._stream.events(chunk)
 
     def end(self) -> list[Json]:
@@ -135,8 +138,11 @@ class _Spoken:
 
     def _take(self, answer: Json) -> None:
         """A message, or an event of a stream: the fields have the same names and places."""
-        logprobs = answer.get("output_token_logprobs")
-        pairs = None if logprobs is None else [(logprob, token) for logprob, token in logprobs]
-        self.tokens.add(answer.get("output_ids") or [], pairs)
+        told = check_spoken(answer)
+        pairs = told.output_token_logprobs
+        ids = told.output_ids
+        if ids is None:  # not asked for, but the pairs have them too
+            ids = [token for _, token in pairs or ()]
+        self.tokens.add(ids, pairs)
         if answer.get("routed_experts") is not None:
             self.tokens.routed_experts = answer["routed_experts"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.errors import UpstreamBroken
 from gateway.tokens import TokenFields, chunk_error, translate_round
 from tests.tokens.conversation import chunk, first_chunk, fold, usage_chunk
 
@@ -111,3 +112,36 @@ def test_an_error_in_a_stream_has_a_status() -> None:
         {"type": "error", "error": {"type": "invalid_request_error", "message": "no such id"}},
     )
     assert chunk_error({"error": "gone"}) == (500, {"type": "error", "error": {"type": "api_error", "message": "gone"}})
+
+
+CHOICE = {"index": 0, "token_ids": [1], "finish_reason": None}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"choices": 5},
+        {"choices": [7]},
+        {"choices": [], "usage": {"prompt_tokens": "3"}},
+        {"choices": [CHOICE | {"token_ids": ["1"]}]},
+        {"choices": [CHOICE | {"token_ids": [True]}]},
+        {"choices": [CHOICE | {"delta": {"content": 1}, "message": {"content": 1}}]},
+        {"choices": [CHOICE | {"delta": {"tool_calls": [{}]}, "message": {"tool_calls": [{}]}}]},
+        {"choices": [CHOICE | {"logprobs": {"content": [{"logprob": "low"}]}}]},
+    ],
+)
+def test_what_has_another_shape_is_no_answer(answer: dict[str, Any]) -> None:
+    with pytest.raises(UpstreamBroken, match="another shape"):
+        translate_round(IDS, "vllm", stream=True).events(answer)
+    with pytest.raises(UpstreamBroken, match="another shape"):
+        translate_round(IDS, "vllm", stream=False).message(answer)
+    with pytest.raises(UpstreamBroken, match="another shape"):
+        translate_round(IDS, "lmdeploy", stream=True).events({"output_token_logprobs": [[1]]})
+
+
+def test_ids_that_were_not_asked_for_are_read_from_their_log_probabilities() -> None:
+    a_round = translate_round(TokenFields(return_logprob=True), "lmdeploy", stream=False)
+
+    a_round.message({"output_ids": None, "output_token_logprobs": [[-0.5, 7], [-0.25, 8]]})
+
+    assert a_round.tokens.output_ids == [7, 8]
