@@ -4,7 +4,8 @@ The names are those of vLLM's ``--tool-call-parser`` and ``--reasoning-parser`` 
 a family is that of vLLM's tool calling and reasoning pages, its recipes, or the model's own card:
 https://docs.vllm.ai/en/latest/features/tool_calling/, https://docs.vllm.ai/en/latest/features/reasoning_outputs/,
 https://github.com/vllm-project/recipes. ``--trust-remote-code``, which some cards ask for, is in none: running code
-from a model's repository is for the operator to decide.
+from a model's repository is for the operator to decide. DeepSeek V3, V3.1 and R1 also want one of the chat templates in
+vLLM's ``examples``, which its package leaves out: ``--vllm-arg '--chat-template FILE'``.
 """
 
 from collections.abc import Sequence

@@ -114,7 +114,8 @@ def _await_ready(child: Child, origin: str, console: Console) -> None:
         while not _is_ready(client):
             child.check()
             last = "".join(child.last_lines(1))
-            status.update(Text(f"vLLM is starting, {time.monotonic() - started:.0f} s: {last}", overflow="ellipsis"))
+            line = f"vLLM is starting, {time.monotonic() - started:.0f} s: {last}"
+            status.update(Text(line, no_wrap=True, overflow="ellipsis"))
             time.sleep(_POLL_S)
     console.print(Text(f"vLLM is ready after {time.monotonic() - started:.0f} s"))
 
