@@ -207,7 +207,6 @@ class Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close the socket now."""
-        self._unsent = None
         self._transport.abort()
 
     def check(self, now: float, *, first_byte_timeout_s: float, idle_timeout_s: float) -> None:
@@ -335,8 +334,7 @@ class Connection(asyncio.Protocol):
         self._response = None
         response._connection = None
         response._wake()
-        # A request that is still being written would run into the next one.
-        if self._reusable and self._unsent is None and not self._write_paused:
+        if self._reusable and not self._write_paused:  # else the rest of this request would run into the next one
             self.idle_since = self.loop.time()
             self._keeper.idle(self)
         else:

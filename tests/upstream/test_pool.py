@@ -11,7 +11,7 @@ from gateway.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream import Upstream
 from gateway.upstream.origin import parse_origin
 from gateway.upstream.pool import Pool
-from tests.upstream.peer import OK, Peer, serve
+from tests.upstream.peer import OK, Peer, Server, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +28,11 @@ async def answer_all(peer: Peer) -> None:
             await peer.answer(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n%d" % peer.number)
     except asyncio.IncompleteReadError:
         pass
+
+
+async def stall(peer: Peer) -> None:
+    """Accept, and never say a word."""
+    await peer.gone()
 
 
 async def test_a_connection_is_used_again() -> None:
@@ -113,6 +118,38 @@ async def test_a_connection_found_closed_is_not_used() -> None:
         await upstream.aclose()
 
 
+def pool_to(server: Server) -> Pool:
+    return Pool(
+        parse_origin(server.origin),
+        connect_timeout_s=5,
+        first_byte_timeout_s=5,
+        idle_timeout_s=5,
+        keep_alive_s=5,
+        max_idle=5,
+        ssl_context=None,
+    )
+
+
+async def test_a_pool_does_not_hand_out_what_has_expired() -> None:
+    async with serve(stall) as server:
+        pool = pool_to(server)
+        connection = await pool.connect()
+        pool.idle(connection)
+        connection.idle_since = connection.loop.time() - 6
+        assert pool.take() is None
+        await pool.aclose()
+
+
+async def test_a_closed_pool_has_no_connection_left_and_makes_no_other() -> None:
+    async with serve(stall) as server:
+        pool = pool_to(server)
+        await pool.connect()
+        await pool.aclose()
+        assert not pool.connections
+    with pytest.raises(UpstreamUnreachable, match="the gateway is closing"):
+        await pool.connect()
+
+
 async def test_a_pool_skips_what_is_closing_and_forgets_what_is_closed() -> None:
     async def talk(peer: Peer) -> None:
         await close.wait()
@@ -122,15 +159,7 @@ async def test_a_pool_skips_what_is_closing_and_forgets_what_is_closed() -> None
 
     close, closed = asyncio.Event(), asyncio.Semaphore(0)
     async with serve(talk) as server:
-        pool = Pool(
-            parse_origin(server.origin),
-            connect_timeout_s=5,
-            first_byte_timeout_s=5,
-            idle_timeout_s=5,
-            keep_alive_s=5,
-            max_idle=5,
-            ssl_context=None,
-        )
+        pool = pool_to(server)
         for _ in range(2):
             connection = await pool.connect()
             connection.idle_since = connection.loop.time()
@@ -146,7 +175,6 @@ async def test_a_pool_skips_what_is_closing_and_forgets_what_is_closed() -> None
             await closed.acquire()
         assert pool.kept == []
         await pool.aclose()
-        assert not pool.connections
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
@@ -398,12 +426,8 @@ async def test_tls_towards_a_server_without_it_is_unreachable() -> None:
         await upstream.aclose()
 
 
-async def stall(peer: Peer) -> None:
-    await peer.gone()
-
-
 async def test_a_connection_that_is_not_made_in_time_times_out() -> None:
-    async with serve(stall) as server:  # accepts, but never says a word of TLS
+    async with serve(stall) as server:
         upstream = Upstream(f"https://127.0.0.1:{server.port}", connect_timeout_s=0.05)
         with pytest.raises(UpstreamTimeout) as caught:
             await ask(upstream)
