@@ -8,7 +8,21 @@ See :mod:`recorder.cassette` for the file, :mod:`recorder.player` for the upstre
 """
 
 from recorder.cassette import Cassette, Request, Response, Turn
-from recorder.errors import CassetteError
-from recorder.player import Player, Seen, serve_cassettes
+from recorder.errors import CassetteError, RecorderError
+from recorder.faults import Fault, parse_fault
+from recorder.player import Player, Playing, Seen, serve_cassettes
 
-__all__ = ["Cassette", "CassetteError", "Player", "Request", "Response", "Seen", "Turn", "serve_cassettes"]
+__all__ = [
+    "Cassette",
+    "CassetteError",
+    "Fault",
+    "Player",
+    "Playing",
+    "RecorderError",
+    "Request",
+    "Response",
+    "Seen",
+    "Turn",
+    "parse_fault",
+    "serve_cassettes",
+]

@@ -60,6 +60,13 @@ class Library:
     _file: BinaryIO = field(default_factory=lambda: cast(BinaryIO, tempfile.TemporaryFile()))  # noqa: SIM115
 
     def __post_init__(self) -> None:
+        try:
+            self._read_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_all(self) -> None:
         for path in self.paths:
             cassette = Cassette(path)
             recorded = cassette.recorded()

@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Playing:
     """A player that is serving: its ``origin`` (``http://127.0.0.1:PORT``), and the requests ``seen`` so far."""
 
     origin: str
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[Seen]
 
 
 @contextlib.asynccontextmanager
@@ -71,12 +71,12 @@ async def serve_cassettes(
     ``speed`` is relative to the recorded pace: 1 as recorded, infinity without waiting. Raises CassetteError where a
     file is no cassette.
     """
-    sock = bind("127.0.0.1", port)
-    playing = Playing(origin(sock))
-    player = Player(cassettes, speed=speed, faults=faults, ignore=ignore, on_request=playing.seen.append)
+    seen: list[Seen] = []
+    player = Player(cassettes, speed=speed, faults=faults, ignore=ignore, on_request=seen.append)
     with contextlib.closing(player):
+        sock = bind("127.0.0.1", port)
         async with serving(player, sock, on_stop=player.stop):
-            yield playing
+            yield Playing(origin(sock), seen)
 
 
 class Player:

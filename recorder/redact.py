@@ -8,7 +8,7 @@ import json
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -18,29 +18,37 @@ from recorder.messages import delta_text, with_delta_text
 from recorder.spool import Spool
 
 REDACTED = "[redacted]"
+_BATCH = 1 << 16
 
 _HEADERS = re.compile(
     r"auth|cookie|token|secret|passw|credential|session|signature|(api|access|subscription|private)[-_]?key"
 )
-_NAMES = (
-    r"(?:[\w-]*[_-])?(?:api[-_]?key|access[-_]?key|secret[-_]?key|private[-_]?key|secret|password|passwd"
-    r"|(?:access|refresh|auth|id|session|bearer)[-_]token|credentials?|authorization)"
+_NAME = (
+    r"(?:api[-_]?key|access[-_]?key|secret[-_]?key|private[-_]?key|secret|password|passwd"
+    r"|(?:access|refresh|auth|session|bearer)[-_]?token|id_token|credentials?|authorization)"
 )
-_FIELD = re.compile(_NAMES, re.IGNORECASE)
-_QUERY_FIELD = re.compile(rf"{_NAMES}|key|token|auth|sig|signature|x-amz-[\w-]+", re.IGNORECASE)
+_NAME_HINTS = ("key", "secret", "passw", "token", "credential", "authorization")
+_FIELD = re.compile(rf"(?:[\w-]*[_-])?{_NAME}", re.IGNORECASE)
+_QUERY_NAME = rf"(?:{_FIELD.pattern}|key|token|auth|sig|signature|x-amz-[\w-]+)"
+_QUERY_FIELD = re.compile(_QUERY_NAME, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A pattern whose last group (or whole match) is secret; ``needle`` is a cheap test, in lower case."""
+    """A pattern whose last group (or whole match) is secret.
+
+    ``hints`` are a cheap test, in lower case. Where upper and lower case are one, the pattern is in lower case and so
+    is the text it is given: much quicker than IGNORECASE.
+    """
 
     kind: str
-    needle: str
+    hints: tuple[str, ...]
     pattern: re.Pattern[str]
+    lower: bool
 
 
-def _rule(kind: str, needle: str, pattern: str, flags: int = 0) -> _Rule:
-    return _Rule(kind, needle, re.compile(pattern, flags))
+def _rule(kind: str, hints: str | tuple[str, ...], pattern: str, *, lower: bool = False) -> _Rule:
+    return _Rule(kind, (hints,) if isinstance(hints, str) else hints, re.compile(pattern), lower)
 
 
 _RULES = (
@@ -58,16 +66,20 @@ _RULES = (
     _rule("API key", "nvapi-", r"\bnvapi-[A-Za-z0-9_-]{20,}"),
     _rule("API key", "aiza", r"\bAIza[A-Za-z0-9_-]{30,}"),
     _rule("access key", "akia", r"\bAKIA[A-Z0-9]{16}\b"),
-    _rule("access token", "gh", r"\b(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"),
+    _rule(
+        "access token",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"\b(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
+    ),
     _rule("access token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
     _rule("access token", "xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
     _rule("access token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    _rule("credential", "bearer", r"\bbearer\s+((?=[^\s\"'\\]*\d)[\w.~+/=-]{12,})", re.I),
-    _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", re.I),
+    _rule("credential", "bearer", r"\bbearer\s+((?=[^\s\"'\\]*\d)[\w.~+/=-]{12,})", lower=True),
+    _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", lower=True),
     _rule("password in a URL", "://", r"://[^/\s:@\"'\\]*:([^/\s@\"'\\]+)@"),
-    _rule("key in a URL", "=", rf"[?&;](?:{_QUERY_FIELD.pattern})=([^&;#\s\"'<>\\`)]+)", re.I),
-    _rule("key in JSON", '"', rf"\"{_NAMES}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}})", re.I),
-    _rule("assigned key", "=", rf"\b{_NAMES}\s*=\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", re.I),
+    _rule("key in a URL", "=", rf"[?&;]{_QUERY_NAME}=([^&;#\s\"'<>\\`)]+)", lower=True),
+    _rule("key in JSON", '"', rf"\"{_FIELD.pattern}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}})", lower=True),
+    _rule("assigned key", _NAME_HINTS, rf"{_NAME}\s*[=:]\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", lower=True),
 )
 
 
@@ -124,9 +136,9 @@ def redact_request_body(body: Json) -> Json:
 def scan(path: Path) -> Iterator[str]:
     """Where a file still holds a credential, one sentence each; never the credential. Raises CassetteError."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            for kind in redact_text(line)[1]:
-                yield f"line {number}: {kind}"
+        for first, text in _batches(file):
+            for start, _, kind in _secrets(text):
+                yield f"line {_line(first, text, start) + 1}: {kind}"
     cassette = Cassette(path)
     yield from redact_json(cassette.recorded(), "recorded")[1]
     for turn in cassette:
@@ -205,17 +217,41 @@ def _content(content: Spool, note: Note) -> Spool:
 def _stream(content: Spool, note: Note) -> Spool:
     """An event stream: line by line, and each block's text as one, for a secret can come in pieces."""
     cuts = _cuts_across_deltas(content, note)
-    clean, found = Spool(), False
-    for number, line in enumerate(content.lines()):
-        text = line.decode("utf-8", "surrogateescape")
-        if spans := cuts.get(number):
-            text = _cut_delta(text, spans)
-        text, kinds = redact_text(text)
-        for kind in kinds:
-            note(f"response.sse.{number}: {kind}")
-        found = found or bool(kinds)
-        clean.write(text.encode("utf-8", "surrogateescape"))
-    return clean if found or cuts else content
+    lines = (
+        _cut_delta(line, cuts[number]) if number in cuts else line
+        for number, line in enumerate(_decoded(content.lines()))
+    )
+    clean, found = Spool(), bool(cuts)
+    for first, text in _batches(lines):
+        spans = _secrets(text)
+        for start, _, kind in spans:
+            note(f"response.sse.{_line(first, text, start)}: {kind}")
+        found = found or bool(spans)
+        clean.write(_cut(text, spans).encode("utf-8", "surrogateescape"))
+    return clean if found else content
+
+
+def _line(first: int, text: str, position: int) -> int:
+    """The number of the line that a position of a batch is in."""
+    return first + text.count("\n", 0, position)
+
+
+def _decoded(lines: Iterator[bytes]) -> Iterator[str]:
+    return (line.decode("utf-8", "surrogateescape") for line in lines)
+
+
+def _batches(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Many lines at a time, and the number of the first, counted from 0: a search costs little more than for one."""
+    batch: list[str] = []
+    size = first = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line)
+        if size >= _BATCH:
+            yield first, "".join(batch)
+            first += len(batch)
+            batch, size = [], 0
+    yield first, "".join(batch)
 
 
 _Spans = list[tuple[int, int, str]]
@@ -268,19 +304,22 @@ def _cut_delta(line: str, spans: _Spans) -> str:
 
 
 def _secrets(text: str) -> _Spans:
-    """(start, end, kind) of every secret, in order, none overlapping another."""
-    lower, spans = text.lower(), []
+    """(start, end, kind) of every secret, in order; what overlaps is one."""
+    # the one letter that grows in lower case would shift the rest
+    lower, found = text.replace("\u0130", "I").lower(), list[tuple[int, int, str]]()
     for rule in _RULES:
-        if rule.needle in lower:
-            for match in rule.pattern.finditer(text):
+        if any(hint in lower for hint in rule.hints):
+            for match in rule.pattern.finditer(lower if rule.lower else text):
                 group = match.lastindex or 0
                 if match[group] != REDACTED:
-                    spans.append((match.start(group), match.end(group), rule.kind))
-    apart: _Spans = []
-    for span in sorted(spans):
-        if not apart or span[0] >= apart[-1][1]:
-            apart.append(span)
-    return apart
+                    found.append((match.start(group), match.end(group), rule.kind))
+    spans: _Spans = []
+    for start, end, kind in sorted(found):
+        if spans and start < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]), spans[-1][2])
+        else:
+            spans.append((start, end, kind))
+    return spans
 
 
 def _cut(text: str, spans: _Spans) -> str:
