@@ -210,7 +210,7 @@ def _folded(stream: str) -> Answer:
         match event["type"]:
             case "content_block_start":
                 block = dict(event["content_block"])
-                if block["type"] == "tool_use":
+                if "input" in block:
                     block["input"] = ""
                 answer.content.append(block)
             case "content_block_delta":

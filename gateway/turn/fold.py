@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from gateway.turn.calls import read_input
 from gateway.turn.lifecycle import PIECE, Event
-from gateway.turn.presentation import Out, read_input
+from gateway.turn.presentation import Out
 
 
 class Fold:

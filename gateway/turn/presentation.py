@@ -2,58 +2,21 @@
 
 A view stands for one upstream block while it is open. It keeps the block for the next round's request (``value``) and
 writes what is visible of it to the client's message, whose blocks are numbered by a :class:`Cursor` of their own.
-``hidden`` and ``native`` calls are two views of the same thing; the turn knows no other difference between them while
-a round streams.
+``hidden`` and ``native`` calls are two views of the same thing (:mod:`gateway.turn.calls`); the turn knows no other
+difference between them while a round streams.
 
-The deltas of a token request carry token ids (:data:`TOKEN_FIELDS`), and those of a block that is shown reach the
-client once each, in order: on the delta they came with, or, where that is not shown as it came, on the block's next
-one. Ids of a hidden call, and of white space that is dropped, are not on any delta: ``rounds`` has them.
+Token ids that a delta carries stay with it (:mod:`gateway.turn.riding`).
 """
 
-from typing import Any
-
-import jiter
+from typing import ClassVar
 
 from gateway.errors import UpstreamBroken
-from gateway.turn import jsonvalue
 from gateway.turn.lifecycle import DELTAS, PIECE, Event
 from gateway.turn.marker import CLOSING, OPENING, ThinkMark
+from gateway.turn.riding import EMPTY_DELTAS, PLAIN_DELTA, Tokens, Waiting
 
 Out = list[Event | bytes]
 """What goes to the client: events, or the bytes of one that needs no change."""
-
-
-Tokens = dict[str, list[Any]]
-"""Token fields beside a delta's ``index``."""
-
-TOKEN_FIELDS = ("output_ids", "output_token_logprobs")
-"""Lists, one entry a sampled token each."""
-
-PLAIN_DELTA = 3
-"""How many members a delta's event has that carries nothing beside ``type``, ``index`` and ``delta``."""
-
-
-class Waiting:
-    """Token fields of deltas that are not shown as they came: the block's next visible delta carries them."""
-
-    __slots__ = ("tokens",)
-
-    def __init__(self) -> None:
-        self.tokens: Tokens = {}
-
-    def take(self, event: Event) -> None:
-        """The token fields of one delta."""
-        for name in TOKEN_FIELDS:
-            value = event.get(name)
-            if isinstance(value, list):
-                self.tokens.setdefault(name, []).extend(value)
-
-    def leave(self) -> Tokens:
-        """All that wait, for the delta that carries them."""
-        tokens = self.tokens
-        if tokens:
-            self.tokens = {}
-        return tokens
 
 
 class Cursor:
@@ -84,6 +47,8 @@ class Cursor:
 class View:
     """One upstream block, passed on as it is."""
 
+    hidden: ClassVar[bool] = False
+
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self.start = start
         self.kind: str = start["type"]
@@ -91,10 +56,18 @@ class View:
         self._cursor = cursor
         self._allowed = DELTAS.get(self.kind)
         self._index = -1
+        self.waiting = Waiting()
+
+    def follow(self, before: "View") -> None:
+        """The block comes after ``before``, whose token ids may still wait for a visible delta."""
+        if not self.hidden:
+            self.waiting.take(before.waiting.leave())
 
     def open(self, out: Out) -> None:
         """The block has started."""
         self._index = self._cursor.open(self.start, out)
+        if self.waiting.tokens and self.kind in EMPTY_DELTAS:
+            self._cursor.delta(self._index, EMPTY_DELTAS[self.kind], out, self.waiting.leave())
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         """A delta of the block; ``raw`` are its own bytes. Returns how many characters it brought.
@@ -169,7 +142,6 @@ class TextView(View):
         self._held = start.get("text") or ""
         self._sniff = sniff
         self._think: _Think | None = None
-        self.waiting = Waiting()
         if self._held:
             self.pieces.append(self._held)
 
@@ -280,118 +252,6 @@ class _Think:
     def _close(self, mark: ThinkMark, out: Out) -> None:
         self._cursor.delta(self._index, {"type": "signature_delta", "signature": mark.signature()}, out)
         self._cursor.close(self._index, out)
-
-
-class CallView(View):
-    """A call to a gateway tool, hidden: nothing of it is visible.
-
-    ``input`` is what the valid beginning of the arguments says, ``arguments`` what they were in the end.
-    """
-
-    def __init__(self, start: Event, cursor: Cursor) -> None:
-        super().__init__(start, cursor)
-        self.id: str = start["id"]
-        self.name: str = start["name"]
-        self._live = ""
-        self._broken = False
-
-    def open(self, out: Out) -> None:
-        if self.start.get("input"):
-            self._argument(jsonvalue.write(self.start["input"]).decode(), out)
-
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        piece = self._piece(event)
-        self._argument(piece, out)
-        return len(piece)
-
-    def close(self, out: Out) -> None:
-        pass
-
-    def value(self) -> Event:
-        return {"type": "tool_use", "id": self.id, "name": self.name, "input": self.input}
-
-    @property
-    def input(self) -> dict[str, Any]:
-        """What the valid beginning of the arguments says; {} where there is none."""
-        value: dict[str, Any] = read_input(self._live)
-        return value
-
-    @property
-    def arguments(self) -> dict[str, Any] | None:
-        """The arguments, None if they did not end as a JSON object."""
-        if not self.pieces:
-            return {}
-        try:
-            value = jiter.from_json("".join(self.pieces).encode())
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
-
-    def _argument(self, piece: str, out: Out) -> None:
-        if piece:
-            self.pieces.append(piece)
-        if self._broken:
-            return
-        if not self._live:
-            piece = piece.lstrip(" \t\r\n")
-        if not piece:
-            return
-        longer = self._live + piece
-        if not longer.startswith("{") or not _begins_object(longer):
-            self._broken = True
-            return
-        self._live = longer
-        self._show(piece, out)
-
-    def _show(self, piece: str, out: Out) -> None:
-        """Make a live piece visible: a hidden call shows none."""
-
-
-class ServerCallView(CallView):
-    """A call to a gateway tool, native: a ``server_tool_use`` block whose arguments stream as they come."""
-
-    def __init__(self, start: Event, cursor: Cursor, server_id: str) -> None:
-        super().__init__(start, cursor)
-        self.server_id = server_id
-        self._waiting = Waiting()
-
-    def open(self, out: Out) -> None:
-        block = {"type": "server_tool_use", "id": self.server_id, "name": self.name, "input": {}}
-        self._index = self._cursor.open(block, out)
-        super().open(out)
-
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        if len(event) > PLAIN_DELTA:
-            self._waiting.take(event)
-        length = super().delta(event, raw, out)
-        if self._waiting.tokens:  # markup, or arguments that are not shown
-            self._show("", out)
-        return length
-
-    def close(self, out: Out) -> None:
-        self._cursor.close(self._index, out)
-
-    def _show(self, piece: str, out: Out) -> None:
-        delta = {"type": "input_json_delta", "partial_json": piece}
-        self._cursor.delta(self._index, delta, out, self._waiting.leave())
-
-
-def read_input(text: str) -> Any:
-    """What the ``anthropic`` SDK's accumulator reads of the pieces of a block's ``input``; {} where there are none."""
-    if not text:
-        return {}
-    try:
-        return jiter.from_json(text.encode(), partial_mode=True)
-    except ValueError:
-        return {}
-
-
-def _begins_object(text: str) -> bool:
-    try:
-        jiter.from_json(text.encode(), partial_mode=True)
-    except ValueError:
-        return False
-    return True
 
 
 def _tail(text: str) -> int:

@@ -12,7 +12,8 @@ from gateway.errors import UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
 from gateway.turn import jsonvalue
 from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
-from gateway.turn.presentation import TOKEN_FIELDS, Out
+from gateway.turn.presentation import Out
+from gateway.turn.riding import TOKEN_FIELDS
 from gateway.turn.search import Call
 from gateway.turn.turn import Turn
 from gateway.wire.sse import Frame
@@ -91,7 +92,7 @@ class TokenRounds:
     """Rounds with their tokens. ``fields`` are what the client asked for, ``target`` its own.
 
     The message (JSON) or ``message_delta`` (SSE) carries ``rounds``, which has every token; the deltas of a stream have
-    the ids of the blocks that are shown (see :mod:`gateway.turn.presentation`). A stream that is made from JSON calls
+    the ids of the blocks that are shown (see :mod:`gateway.turn.riding`). A stream that is made from JSON calls
     (routed experts on vLLM) cannot tell which block an id belongs to: all ids of a round are on its first delta, and
     on none where that is a hidden call's.
     """

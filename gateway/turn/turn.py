@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.errors import UpstreamBroken
+from gateway.turn.calls import CallView, ServerCallView
 from gateway.turn.history import Block
 from gateway.turn.ids import server_id
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
 from gateway.turn.ownership import WEB_SEARCH
-from gateway.turn.presentation import CallView, Cursor, Out, ServerCallView, TextView, ThinkingView, View, Waiting
+from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View
 from gateway.turn.request import TurnRequest
+from gateway.turn.riding import EMPTY_DELTAS
 from gateway.turn.search import Call, answered, make_call, refuse
 from gateway.turn.sentences import NO_SEARCH_LEFT
 from gateway.turn.tool import SearchOutcome
@@ -143,6 +145,8 @@ class Turn:
             raise UpstreamBroken("Upstream started a block without a type.")
         self._round.indices.add(index)
         view = self._view(block)
+        if self._round.views:
+            view.follow(self._round.views[-1])
         self._round.views.append(view)
         self._open, self._open_index = view, index
         view.open(out)
@@ -283,12 +287,9 @@ class Turn:
     def _empty_block(self, out: Out) -> None:
         """One empty text block. It stands for the last round's white space, and carries the token ids of that."""
         index = self._cursor.open({"type": "text", "text": ""}, out)
-        waiting = Waiting()
-        for view in self._round.views:
-            if isinstance(view, TextView):
-                waiting.take(view.waiting.tokens)
-        if waiting.tokens:
-            self._cursor.delta(index, {"type": "text_delta", "text": ""}, out, waiting.leave())
+        tokens = self._round.views[-1].waiting.leave() if self._round.views else {}
+        if tokens:
+            self._cursor.delta(index, EMPTY_DELTAS["text"], out, tokens)
         self._cursor.close(index, out)
 
     def usage(self) -> dict[str, Any]:
