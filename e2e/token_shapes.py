@@ -15,6 +15,7 @@ SEARCH: Json = {
     "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
 }
 OWNED: Json = SEARCH | {"name": "web_search"}
+NATIVE: Json = {"type": "web_search_20250305", "name": "web_search"}
 BASH: Json = {
     "name": "Bash",
     "description": "Run a command.",

@@ -8,14 +8,14 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import httpx
 
-from e2e.token_shapes import OWNED, RUST, SHAPES
+from e2e.token_shapes import NATIVE, OWNED, RUST, SHAPES, TWO
 from e2e.token_shapes import REFUSED as REFUSED_SHAPES
 from e2e.vllm_checks import Check
 
@@ -32,6 +32,8 @@ PIECES = {
     "signature_delta": ("signature", "signature"),
 }
 """For each kind of delta: the key of what it adds, and the block's key that grows by it."""
+
+RANDOM = {"id", "tool_use_id", "signature", "encrypted_content"}
 
 DECIDED_BY_THE_TEMPLATE = {"thinking disabled"}
 """What vLLM settles by looking at its chat template: only where the model's own template knows `reasoning_effort: none`
@@ -53,9 +55,8 @@ class Answer:
     error: str | None = None
 
     def comparable(self) -> list[Any]:
-        """All but what no two answers share: call ids and signatures."""
-        blocks = [{key: block[key] for key in block.keys() - {"id", "signature"}} for block in self.content]
-        return [blocks, self.stop_reason, self.stop_sequence, self.usage]
+        """All but what no two answers share: call ids, signatures, seals."""
+        return [_without_random(self.content), self.stop_reason, self.stop_sequence, self.usage]
 
     def summary(self) -> str:
         kinds = " ".join(block["type"] for block in self.content)
@@ -154,25 +155,49 @@ async def refusals(sides: Sides) -> AsyncIterator[Check]:
 
 async def trajectory(sides: Sides) -> AsyncIterator[Check]:
     """The rounds of a loop: each is what vLLM samples from that prompt, and the next prompt goes on from it."""
-    body = {"max_tokens": 200, "messages": [{"role": "user", "content": RUST}], "tools": [OWNED]}
-    for transport, stream in TRANSPORTS:
-        answer = await sides.ask(sides.gateway, body | ASKED, stream=stream)
-        rounds = answer.rounds
-        yield Check(f"{transport} rounds", len(rounds) or answer.error, len(rounds) > 1)
-        for number, a_round in enumerate(rounds):
-            sampled = (await sides.completion(a_round["input_ids"], max_tokens=200))["token_ids"]
-            yield Check(
-                f"{transport} round {number}: ids", len(a_round["output_ids"]), a_round["output_ids"] == sampled
-            )
-            paired = [token for _, token in a_round["output_token_logprobs"]]
-            yield Check(f"{transport} round {number}: log-probabilities", len(paired), paired == a_round["output_ids"])
-        for number, (before, after) in enumerate(pairwise(rounds), start=1):
-            at = _first_difference(before["input_ids"] + before["output_ids"], after["input_ids"])
-            told = after.get("prefix_mismatch")
-            yield Check(f"{transport} round {number}: prefix_mismatch", told, told == at)
-        if not stream:
-            joined = [token for a_round in rounds for token in a_round["output_ids"]]
-            yield Check(f"{transport} output_ids join the rounds'", len(joined), answer.output_ids == joined)
+    for question, tool in ((RUST, OWNED), (TWO, OWNED), (RUST, NATIVE), (TWO, NATIVE)):
+        body = {"max_tokens": 200, "messages": [{"role": "user", "content": question}], "tools": [tool]}
+        for transport, stream in TRANSPORTS:
+            name = f"{transport} {'native' if tool is NATIVE else 'hidden'}, {question[:7]}…"
+            answer = await sides.ask(sides.gateway, body | ASKED, stream=stream)
+            async for check in _rounds(sides, answer):
+                yield Check(f"{name}: {check.what}", check.seen, check.right)
+            plain = await sides.ask(sides.gateway, body, stream=stream)
+            same = answer.comparable() == plain.comparable()
+            yield Check(f"{name}: the message is the plain loop's", answer.summary() if same else [answer, plain], same)
+            sampled = [token for a_round in answer.rounds for token in a_round["output_ids"]]
+            if tool is NATIVE or not stream:
+                right = answer.output_ids == sampled and _ids_are_whole(answer)
+                yield Check(f"{name}: output_ids are all the rounds'", len(sampled), right)
+            else:
+                in_order = [*_in_turn(answer.output_ids, sampled)] == answer.output_ids
+                yield Check(f"{name}: output_ids are some of the rounds'", len(answer.output_ids), in_order)
+
+
+async def _rounds(sides: Sides, answer: Answer) -> AsyncIterator[Check]:
+    rounds = answer.rounds
+    yield Check("rounds", len(rounds) or answer.error, len(rounds) > 1)
+    for number, a_round in enumerate(rounds):
+        sampled = (await sides.completion(a_round["input_ids"], max_tokens=200))["token_ids"]
+        yield Check(f"round {number}, ids", len(a_round["output_ids"]), a_round["output_ids"] == sampled)
+        paired = [token for _, token in a_round["output_token_logprobs"]]
+        yield Check(f"round {number}, log-probabilities", len(paired), paired == a_round["output_ids"])
+    for number, (before, after) in enumerate(pairwise(rounds), start=1):
+        at = _first_difference(before["input_ids"] + before["output_ids"], after["input_ids"])
+        told = after.get("prefix_mismatch")
+        yield Check(f"round {number}, prefix_mismatch", told, told == at)
+
+
+def _in_turn(some: list[int], all_: list[int]) -> Iterator[int]:
+    """Those of `some` that can be found in `all_`, each after the one before it."""
+    left = iter(all_)
+    return (token for token in some if token in left)
+
+
+def _without_random(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_random(one) for key, one in value.items() if key not in RANDOM}
+    return [_without_random(one) for one in value] if isinstance(value, list) else value
 
 
 def _ids_are_whole(answer: Answer) -> bool:

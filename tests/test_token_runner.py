@@ -505,6 +505,14 @@ async def test_lmdeploys_rounds_are_merged(stream: bool) -> None:
     assert shown == ([50] if stream else [30, 50])
 
 
+async def test_lmdeploys_refusal_passes_as_it_is() -> None:
+    refusal = json_answer({"type": "error", "detail": "busy"}, 429, headers=[("retry-after", "7")])
+    async with setting(refusal, upstream_dialect="lmdeploy") as (gateway, _):
+        response = await gateway.client.post("/v1/messages", json=asking(stream=True, tools=[SEARCH]))
+    assert (response.status_code, response.json()) == (429, {"type": "error", "detail": "busy"})
+    assert response.headers["retry-after"] == "7"
+
+
 async def test_upstream_is_asked_once_what_it_speaks() -> None:
     models = json_answer({"object": "list", "data": [{"id": "qwen3", "owned_by": "vllm"}]})
     hello = chat(*HELLO, stream=False)

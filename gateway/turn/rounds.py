@@ -132,7 +132,7 @@ class TokenRounds:
         return events_of({name: value for name, value in message.items() if name not in TOKEN_FIELDS})
 
     def refusal(self, status: int, body: bytes) -> bytes:
-        return refusal(self._translator, status, body)
+        return body if self._dialect == "lmdeploy" else refusal(self._translator, status, body)
 
     def end(self, out: Out) -> list[Call]:
         calls = self.turn.end_round(out)
