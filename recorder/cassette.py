@@ -280,9 +280,9 @@ class _Reader(Composer, yaml.CSafeLoader):
         return response
 
     def _sse_line(self, where: str) -> bytes:
-        event = self.get_event()
+        line, event = self._line(), self.get_event()
         if not isinstance(event, yaml.ScalarEvent):
-            raise _Wrong(f"{where} is no list of lines")
+            raise _Wrong(f"line {line}: {where} is no list of lines")
         return str(event.value).encode()
 
     def _headers(self, where: str) -> dict[str, str]:
@@ -298,7 +298,7 @@ class _Reader(Composer, yaml.CSafeLoader):
     def _base64(self, where: str) -> bytes:
         line, value = self._line(), self.typed(str, where)
         try:
-            return base64.b64decode(value)
+            return base64.b64decode(value, validate=True)
         except ValueError as error:
             raise _Wrong(f"line {line}: {where} is no base64: {error}") from error
 

@@ -1,0 +1,204 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.cassette import Cassette, Request, Response, Turn
+from recorder.messages import fold
+from recorder.redact import REDACTED, redact_json, redact_request_body, redact_text, redact_turn, scan
+from recorder.spool import Spool
+from tests.recorder.tape import SECRET, answered, asked, streamed, write
+from tests.support.upstream import message, sse, text, thinking, tool_use
+
+LETTERS = "a1b2c3d4e5f6g7h8i9j0"
+JWT = ".".join(["eyJ" + LETTERS, LETTERS, LETTERS])
+PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA\nabc\n-----END RSA PRIVATE KEY-----"
+
+SECRETS = {
+    "Anthropic, OpenAI": SECRET,
+    "Tavily": f"tvly-dev-{LETTERS}",
+    "Brave": f"BSA{LETTERS}x",
+    "Hugging Face": f"hf_{LETTERS}",
+    "AWS": "AKIA" + "ABCDEFGH12345678",
+    "GitHub": f"ghp_{LETTERS}",
+    "Google": f"AIza{LETTERS}{LETTERS}",
+    "Slack": f"xoxb-{LETTERS}",
+    "JWT": JWT,
+    "PEM": PEM,
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_keys_are_known_by_their_look(secret: str) -> None:
+    clean, kinds = redact_text(f"Use {secret} for it.")
+    assert clean == f"Use {REDACTED} for it."
+    assert len(kinds) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (f"Authorization: Bearer {LETTERS}", "Authorization: Bearer [redacted]"),
+        (f"authorization: basic {LETTERS}==", "authorization: basic [redacted]"),
+        ("https://me:hunter2@example.org/x", "https://me:[redacted]@example.org/x"),
+        ("GET /search?q=a&API_KEY=abc&page=2", "GET /search?q=a&API_KEY=[redacted]&page=2"),
+        ("https://example.org/?key=abc#top", "https://example.org/?key=[redacted]#top"),
+        ('{"apiKey": "abcdefgh", "q": 1}', '{"apiKey": "[redacted]", "q": 1}'),
+        (r"{\"client_secret\":\"abcdefgh\"}", r"{\"client_secret\":\"[redacted]\"}"),
+        (f"export BRAVE_API_KEY={LETTERS}", "export BRAVE_API_KEY=[redacted]"),
+        (f"İ api_key: '{LETTERS}' İ", "İ api_key: '[redacted]' İ"),
+    ],
+)
+def test_keys_are_known_by_where_they_stand(said: str, left: str) -> None:
+    assert redact_text(said)[0] == left
+    assert redact_text(left) == (left, [])
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        '{"usage":{"input_tokens":175,"output_tokens":45},"max_tokens":1024}',
+        "https://example.org/search?q=keys&page=2 and user@example.org",
+        "The bearer authentication of RFC 6750; task-1234567890123456 and risk-free.",
+        "api_key = settings.api_key",
+        '{"id":"chatcmpl-tool-8a83ba59f6660ac0","signature":"19137a8317c4403d86c552a7d49cada9"}',
+    ],
+)
+def test_what_only_looks_a_little_like_one_stays(harmless: str) -> None:
+    assert redact_text(harmless) == (harmless, [])
+
+
+def test_json_is_searched_by_field_and_by_text() -> None:
+    value = {
+        "a": [f"x {SECRET}"],
+        "password": "pw",
+        "properties": {"password": {"type": "string"}},
+        "secret": "",
+        "n": 1,
+    }
+    clean, found = redact_json(value)
+    assert clean == {**value, "a": [f"x {REDACTED}"], "password": REDACTED}
+    assert found == [".a.0: API key", ".password"]
+
+
+def test_a_turn_loses_credentials_wherever_they_stand_and_says_so() -> None:
+    request = Request(
+        "POST",
+        "/v1/messages",
+        {"beta": "true", "api_key": "abc"},
+        {"x-api-key": "k", "authorization": "Bearer k", "cookie": "c", "anthropic-version": "2023-06-01"},
+        {"model": "qwen3", "metadata": {"user_id": "me", "run": 1}, "messages": [{"role": "user", "content": SECRET}]},
+    )
+    response = answered(message(text(f"It is {SECRET}.")))
+    response.headers |= {"set-cookie": "c"}
+    turn = redact_turn(Turn("t1", request, response))
+    assert turn.request.query_params == {"beta": "true", "api_key": REDACTED}
+    assert turn.request.headers == {"anthropic-version": "2023-06-01"}
+    assert turn.request.body["metadata"] == {"user_id": REDACTED, "run": 1}
+    assert turn.request.body["messages"][0]["content"] == REDACTED
+    assert turn.response.headers == {"content-type": "application/json"}
+    assert turn.response.json()["content"][0]["text"] == f"It is {REDACTED}."
+    assert turn.redacted == [
+        "request.body.metadata.user_id",
+        "request.body.messages.0.content: API key",
+        "request.query_params.api_key",
+        "request.headers.x-api-key",
+        "request.headers.authorization",
+        "request.headers.cookie",
+        "response.headers.set-cookie",
+        "response.body.content.0.text: API key",
+    ]
+
+
+def test_what_holds_no_credential_keeps_its_bytes() -> None:
+    for response in (answered(b'{"a" : 1}'), answered(b"\xff not text"), streamed(sse(text("Hello you")))):
+        turn = redact_turn(Turn("t1", asked("hi"), response))
+        assert turn.redacted == []
+        assert turn.response.content is response.content
+
+
+def test_text_that_is_not_json_is_searched_too() -> None:
+    request = Request("POST", "/v1/messages", {}, {}, None, f"{{cut {SECRET}")
+    turn = redact_turn(Turn("t1", request, answered(f"oh {SECRET}\xff".encode("latin-1"), 500)))
+    assert turn.request.text == f"{{cut {REDACTED}"
+    assert turn.response.content.read() == b"oh [redacted]\xff"
+
+
+def in_pieces(secret: str) -> list[str]:
+    return ["My key is ", secret[:4], secret[4:9], secret[9:], " and ", "that is it."]
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_a_secret_that_a_stream_spells_in_pieces_goes_whole(secret: str) -> None:
+    response = streamed(sse(thinking("hm"), text(*in_pieces(secret))))
+    turn = redact_turn(Turn("t1", asked("hi", stream=True), response))
+    built = fold(turn.response.content.lines())
+    assert built.message["content"][1]["text"] == f"My key is {REDACTED} and that is it."
+    assert secret[4:9].encode() not in turn.response.content.read()
+    assert len(turn.redacted) == 1
+    assert turn.redacted[0].endswith("in block 1")
+
+
+def test_a_secret_in_the_arguments_of_a_streamed_call() -> None:
+    arguments = json.dumps({"url": f"https://example.org/?token={LETTERS}", "q": 1})
+    response = streamed(sse(tool_use("fetch", [arguments[at : at + 5] for at in range(0, len(arguments), 5)])))
+    turn = redact_turn(Turn("t1", asked("hi"), response))
+    (block,) = fold(turn.response.content.lines()).message["content"]
+    assert block["input"] == {"url": f"https://example.org/?token={REDACTED}", "q": 1}
+
+
+def test_a_secret_outside_the_deltas_of_a_stream() -> None:
+    stream = f'event: error\ndata: {{"type":"error","error":{{"message":"bad key {SECRET}"}}}}\n\n'.encode()
+    turn = redact_turn(Turn("t1", asked("hi"), Response(200, {}, Spool(stream), True)))
+    assert turn.response.content.read() == stream.replace(SECRET.encode(), REDACTED.encode())
+    assert turn.redacted == ["response.sse.1: API key"]
+
+
+def test_redacting_twice_changes_nothing() -> None:
+    once = redact_turn(Turn("t1", asked(SECRET, metadata={"user_id": "me"}), streamed(sse(text(*in_pieces(SECRET))))))
+    assert redact_turn(once).redacted == once.redacted
+
+
+def test_a_request_is_compared_as_it_would_be_recorded() -> None:
+    assert redact_request_body({"metadata": {"user_id": "me"}, "messages": SECRET}) == {
+        "metadata": {"user_id": REDACTED},
+        "messages": REDACTED,
+    }
+
+
+def test_what_the_writer_wrote_passes_the_scan(tmp_path: Path) -> None:
+    request = asked(SECRET, metadata={"user_id": "me"})
+    request.headers = {"x-api-key": "k"}
+    exchanges = [(request, streamed(sse(text(*in_pieces(SECRET))))), (request, answered(message(text(SECRET))))]
+    path = write(tmp_path / "c.yaml", *exchanges, recorded={"how": f"record --extra-body {SECRET}"})
+    assert list(scan(path)) == []
+    assert SECRET.encode() not in path.read_bytes()
+    assert Cassette(path).recorded() == {"how": f"record --extra-body {REDACTED}"}
+
+
+def test_the_scan_finds_each_place_and_never_says_the_secret(tmp_path: Path) -> None:
+    turn: dict[str, Any] = {
+        "filename": "t1",
+        "request": {
+            "method": "POST",
+            "path": "/v1/messages",
+            "headers": {"x-api-key": "short"},
+            "body": {"metadata": {"user_id": "me"}},
+        },
+        "response": {
+            "status_code": 200,
+            "sse": [line.decode() for line in streamed(sse(text(*in_pieces(SECRET)))).content.lines()],
+        },
+    }
+    path = tmp_path / "c.yaml"
+    path.write_text(f"# {SECRET}\n{json.dumps({'recorded': {'how': SECRET}, 'turns': [turn]})}\n")
+    found = list(scan(path))
+    assert found == [
+        "line 1: API key",
+        "line 2: API key",
+        "recorded.how: API key",
+        "t1: request.body.metadata.user_id",
+        "t1: request.headers.x-api-key",
+        "t1: response.sse: API key in block 0",
+    ]
