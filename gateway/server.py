@@ -123,13 +123,63 @@ class _Application:
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's, but what is not HTTP is answered in the gateway's envelope."""
+    """uvicorn's, but a small answer is one write, and what is not HTTP is answered in the gateway's envelope."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self.transport = _HeadWithBody(self.loop, transport)
 
     def send_400_response(self, msg: str) -> None:
         body = InvalidRequest("this is not a valid HTTP request").body()
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[400] + head + body)
         self.transport.close()
+
+
+class _HeadWithBody(asyncio.Transport):
+    """Holds an answer's head back until its body is written, or the event loop comes round.
+
+    uvicorn writes them one after the other; a write is the dearest thing there is on a small request's way.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._loop = loop
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data[:9] == b"HTTP/1.1 ":  # a body that begins like that is only held for as long
+            self._head = bytes(data)
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
 
 
 class _Workers(Multiprocess):
