@@ -95,6 +95,12 @@ class RequestTooLarge(RequestError):
     status = 413
 
 
+class HeadTooLarge(RequestError):
+    """431: the request's head is over the limit."""
+
+    status = 431
+
+
 class Overloaded(RequestError):
     """529: too many turns at once."""
 

@@ -16,16 +16,16 @@ import structlog
 import uvicorn
 from prometheus_client import multiprocess
 from pydantic import SecretStr
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
 
 from gateway.app import Gateway, make_search
-from gateway.errors import InvalidRequest, SettingsError
+from gateway.errors import SettingsError
 from gateway.log import configure_logging
 from gateway.metrics import MULTIPROCESS_DIR
 from gateway.reach import listens
 from gateway.settings import Settings, unknown_variables
+from gateway.strict import StrictProtocol
 
 KEEP_ALIVE_S = 75
 """How long an idle client connection is kept: longer than what balancers keep theirs, so that they close first."""
@@ -122,18 +122,12 @@ class _Application:
         return Gateway(self.settings)
 
 
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's, but a small answer is one write, and what is not HTTP is answered in the gateway's envelope."""
+class _Protocol(StrictProtocol):
+    """A client's connection, on which a small answer is one write."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self.transport = _HeadWithBody(self.loop, transport)
-
-    def send_400_response(self, msg: str) -> None:
-        body = InvalidRequest("this is not a valid HTTP request").body()
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[400] + head + body)
-        self.transport.close()
 
 
 class _HeadWithBody(asyncio.Transport):
