@@ -9,6 +9,9 @@ from pydantic import SecretStr
 from gateway.errors import AuthenticationFailed
 from gateway.wire.headers import Headers
 
+_DECODINGS = 8
+"""No path is encoded more often in earnest, and each decoding of a long one takes time."""
+
 
 class Keys:
     """The gateway's keys; without any, everybody may ask."""
@@ -33,8 +36,17 @@ class Keys:
 
 
 def is_plain(path: str) -> bool:
-    """Whether a decoded path is what it looks like: no empty or dot segment, however often it was encoded."""
-    while (decoded := unquote(path)) != path:
-        path = decoded
+    """Whether a decoded path is what it looks like, however often it was encoded.
+
+    No empty or dot segment, not even one with parameters (which some servers cut off: ``..;x``), no control character.
+    """
+    for _ in range(_DECODINGS):
+        encoded, path = path, unquote(path)
+        if path == encoded:
+            break
+    else:
+        return False
     segments = path.replace("\\", "/").split("/")[1:]
-    return path == "/" or not any(segment in ("", ".", "..") for segment in segments)
+    return path == "/" or (
+        path.isprintable() and not any(segment.partition(";")[0] in ("", ".", "..") for segment in segments)
+    )

@@ -32,3 +32,14 @@ def test_no_encoding_hides_a_dot_segment(pieces: list[str]) -> None:
     segments = read.replace("\\", "/").split("/")
     if ".." in segments or "." in segments:
         assert not is_plain(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/a/..;/b", "/a/.;x=1/b", "/a/;x/b", "/a/%2e%2e;/b", "/a%0d%0ab", "/a\x00", "/a/\u202eb"]
+)
+def test_what_other_servers_may_read_otherwise(path: str) -> None:
+    assert not is_plain(path)
+
+
+def test_no_path_is_decoded_for_ever() -> None:
+    assert not is_plain("/v1/models/%" + "25" * 30_000)
