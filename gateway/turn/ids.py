@@ -13,8 +13,7 @@ _BODY = re.compile(r"((?:[A-Za-z0-9]|_[0-9a-f]{2})+)(?:__[0-9]+)?")
 def server_id(upstream_id: str, taken: set[str]) -> str:
     """The client's id for the call that upstream named ``upstream_id`` (not empty), unlike any in ``taken``."""
     written = PREFIX + "".join(
-        chr(byte) if byte < 128 and chr(byte).isalnum() else f"_{byte:02x}"
-        for byte in upstream_id.encode("utf-8", "surrogatepass")
+        chr(byte) if byte < 128 and chr(byte).isalnum() else f"_{byte:02x}" for byte in upstream_id.encode("utf-8")
     )
     unique, number = written, 1
     while unique in taken:
@@ -31,6 +30,6 @@ def upstream_id(server_id: str) -> str:
     escaped = match[1].encode("ascii")
     raw = re.sub(rb"_([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), escaped)
     try:
-        return raw.decode("utf-8", "surrogatepass")
+        return raw.decode("utf-8")
     except UnicodeDecodeError:
         return server_id

@@ -9,6 +9,8 @@ import binascii
 import json
 from dataclasses import dataclass
 
+import msgspec
+
 OPENING = "<think>"
 CLOSING = "</think>"
 PREFIX = "gateway.think."
@@ -38,10 +40,10 @@ def read_mark(signature: object) -> ThinkMark | None:
     if not isinstance(signature, str) or not signature.startswith(PREFIX):
         return None
     try:
-        parts = json.loads(base64.b64decode(signature[len(PREFIX) :].encode("ascii"), altchars=b"-_", validate=True))
-    except (UnicodeEncodeError, binascii.Error, ValueError):
+        written = base64.b64decode(signature[len(PREFIX) :].encode("ascii"), altchars=b"-_", validate=True)
+        return ThinkMark(*_PARTS.decode(written))
+    except (UnicodeError, binascii.Error, msgspec.DecodeError, RecursionError):
         return None
-    match parts:
-        case [bool(closed), str(before), str(after), bool(text_follows)]:
-            return ThinkMark(closed, before, after, text_follows)
-    return None
+
+
+_PARTS = msgspec.json.Decoder(tuple[bool, str, str, bool])

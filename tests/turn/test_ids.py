@@ -24,6 +24,8 @@ def test_an_id_is_readable() -> None:
     assert server_id("chatcmpl-tool-9f", set()) == "srvtoolu_chatcmpl_2dtool_2d9f"
 
 
-@pytest.mark.parametrize("foreign", ["toolu_1", "srvtoolu_", "srvtoolu_a_zz", "srvtoolu_a_ff", "srvtoolu_é", ""])
+@pytest.mark.parametrize(
+    "foreign", ["toolu_1", "srvtoolu_", "srvtoolu_a_zz", "srvtoolu_a_ff", "srvtoolu__ed_a0_80", "srvtoolu_é", ""]
+)
 def test_an_id_not_made_here_stands_for_itself(foreign: str) -> None:
     assert upstream_id(foreign) == foreign
