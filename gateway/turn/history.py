@@ -161,12 +161,13 @@ class _Translation:
     def _rounds(self, place: int) -> list[_Round]:
         """The rounds of one assistant message; results that open it are kept in a round without blocks."""
         rounds: list[_Round] = []
+        owners: dict[str, _Round] = {}
         open_round: _Round | None = None
         joined: str | None = None
         for position, block in enumerate(self._values[place]["content"]):
             path = f"messages.{place}.content.{position}"
             if is_ours(block) and block["type"] == RESULT:
-                owner = next((one for one in rounds if block["tool_use_id"] in one.native), None)
+                owner = owners.get(block["tool_use_id"])
                 if owner is not None:
                     owner.results[block["tool_use_id"]] = self._tool_result(block, path)
                     open_round = None
@@ -183,6 +184,8 @@ class _Translation:
                 if joined is None:
                     continue
             joined = self._take(open_round, block, path)
+            if is_ours(block) and block["type"] == "server_tool_use":
+                owners[block["id"]] = open_round
         return rounds
 
     @staticmethod
@@ -282,13 +285,14 @@ class _Translation:
             return {}, [{"type": "text", "text": content}], 1
         if not isinstance(content, list):
             return {}, [], 0
+        client_calls = last.client_calls
         results: dict[str, Block] = {}
         rest = []
         for block in content:
             answers = (
                 block.get("tool_use_id") if isinstance(block, dict) and block.get("type") == "tool_result" else None
             )
-            if isinstance(answers, str) and answers in last.client_calls and answers not in results:
+            if isinstance(answers, str) and answers in client_calls and answers not in results:
                 results[answers] = block
             else:
                 rest.append(block)
