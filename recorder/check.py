@@ -35,16 +35,16 @@ def _shape(turn: Turn) -> Iterator[str]:
     request, response = turn.request, turn.response
     if not 100 <= response.status_code <= 599:
         yield f"response.status_code: {response.status_code} is no HTTP status"
-    if not _is_messages(turn):
+    if list(response.event_ms) != sorted(response.event_ms):
+        yield "response.event_ms: not in order"
+    if not _is_messages(turn) or response.status_code != 200:
         return
     if not isinstance(request.body, dict):
         yield "request.body: no JSON object"
-    elif not isinstance(request.body.get("messages"), list) and response.status_code == 200:
+    elif not isinstance(request.body.get("messages"), list):
         yield "request.body.messages: no list"
-    elif response.status_code == 200 and bool(request.body.get("stream")) != response.is_stream:
+    elif bool(request.body.get("stream")) != response.is_stream:
         yield f"request.body.stream: {request.body.get('stream')}, which is not what was answered"
-    if list(response.event_ms) != sorted(response.event_ms):
-        yield "response.event_ms: not in order"
 
 
 def _answer(turn: Turn) -> Iterator[str]:
