@@ -167,19 +167,18 @@ async def first_event(server: Server, body: bytes) -> int:
     return probe.first_ns
 
 
-async def memory(server: Server, double: Double, case: str, body: bytes, ladder: list[int]) -> Sample:
-    """Resident memory of a server that was just started: idle, with ever more streams open, and a stream's own part.
-
-    Raises Fault.
-    """
+async def memory(server: Server, double: Double, case: str, body: bytes, number: int) -> Sample:
+    """Resident memory of a server that was just started: idle, then with that many streams open. Raises Fault."""
     await requests(server, double, case, bodies.small(), window_s=0.5)
     await asyncio.sleep(0.5)
-    values = {"idle_mb": server.rss_bytes() / 1e6}
-    for number in ladder:
-        async with open_streams(server, double, body, number):
-            values[f"{number}_mb"] = server.rss_bytes() / 1e6
-    values["stream_kb"] = 1e3 * (values[f"{ladder[-1]}_mb"] - values["idle_mb"]) / ladder[-1]
-    return Sample(case, server.name, values)
+    idle = server.rss_bytes()
+    async with open_streams(server, double, body, number):
+        loaded = server.rss_bytes()
+    return Sample(
+        case,
+        server.name,
+        {"idle_mb": idle / 1e6, "loaded_mb": loaded / 1e6, "stream_kb": (loaded - idle) / number / 1e3},
+    )
 
 
 def percentile(values: list[int], percent: int) -> float:

@@ -17,7 +17,8 @@ DIRECT = "direct"
 LABELS = {
     "cpu_us": "CPU µs",
     "idle_mb": "MB idle",
-    "stream_kb": "KB a stream, at the most streams",
+    "loaded_mb": "MB with them open",
+    "stream_kb": "KB a stream",
     "per_s": "answers/s",
     "first_p50_ms": "first event p50, ms",
     "first_p99_ms": "first event p99, ms",
@@ -111,7 +112,7 @@ def added(found: Figures) -> Figures:
 def table(found: Figures, servers: Sequence[str]) -> Table:
     """Rows: case and quantity. Columns: each server's median (low to high), and the gateway's ratio to each peer."""
     result = Table(box=MARKDOWN)
-    result.add_column("measured")
+    result.add_column("measured", no_wrap=True)
     for server in servers:
         result.add_column(server, justify="right", no_wrap=True)
     peers = [server for server in servers if server != GATEWAY]
@@ -122,8 +123,7 @@ def table(found: Figures, servers: Sequence[str]) -> Table:
         cells = [str(by_server[server]) if server in by_server else "" for server in servers]
         # A ratio of two small differences of latencies says nothing.
         ratios = [None if quantity.endswith("_ms") else ratio(found, key, peer) for peer in peers]
-        label = f"{case}: {LABELS.get(quantity) or quantity.replace('_mb', ' streams, MB')}"
-        result.add_row(label, *cells, *(f"{r:.2f}" if r is not None else "" for r in ratios))
+        result.add_row(f"{case}: {LABELS[quantity]}", *cells, *(f"{r:.2f}" if r is not None else "" for r in ratios))
     return result
 
 

@@ -67,11 +67,17 @@ def stream_cases(effort: Effort) -> list[Case]:
 
 
 def memory_cases(effort: Effort) -> list[Case]:
+    """Once in a run is enough: memory does not depend on what else the machine does."""
     return [
-        Case(kind, f"memory, {what} streams", partial(measure.memory, body=body, ladder=effort.ladder), fresh=True)
+        Case(kind, f"memory, {_streams(what, number)}", partial(measure.memory, body=body, number=number), fresh=True)
         for kind, (what, body) in STREAMS.items()
+        for number in effort.ladder
         if effort.whole
     ]
+
+
+def _streams(what: str, number: int) -> str:
+    return f"{number} {what} stream{'s' if number > 1 else ''}"
 
 
 class Contender:
@@ -120,9 +126,9 @@ class Run:
                 stack.enter_context(closing(contender.stack))
                 if "loop" in contender.peer.measured:
                     await measure.check_loop(contender.server, double)
-            cases = request_cases(self.effort) + stream_cases(self.effort) + memory_cases(self.effort)
+            cases = request_cases(self.effort) + stream_cases(self.effort)
             for rep in range(1, self.effort.reps + 1):
-                for case in cases:
+                for case in cases + (memory_cases(self.effort) if rep == 1 else []):
                     if case.direct:
                         self.keep(rep, await case.take(direct, double, case.name))
                     for contender in contenders:
