@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 from typing import Literal
 
 import pytest
@@ -12,18 +11,7 @@ import structlog
 from gateway.log import RequestLog, configure_logging, describe
 from gateway.observe import Outcome, Record
 
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    names = ("uvicorn.error", "asyncio")
-    before = [(logging.getLogger(name), dict(vars(logging.getLogger(name)))) for name in names]
-    last = logging.lastResort
-    yield
-    logging.lastResort = last
-    structlog.reset_defaults()
-    for logger, state in before:
-        logger.handlers, logger.propagate, logger.level = state["handlers"], state["propagate"], state["level"]
-        logger.manager._clear_cache()  # type: ignore[attr-defined]
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def record(**fields: object) -> Record:
