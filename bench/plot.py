@@ -11,7 +11,7 @@ matplotlib.use("agg")
 
 from matplotlib import pyplot
 
-COLOURS = ["#2f6fab", "#c2703d", "#7a9a4b", "#8a6fae"]
+COLOURS = {"messages-gateway": "#2f6fab", "agentic-api": "#c2703d", "litellm": "#8a6fae", "direct": "#a0a0a0"}
 
 
 def medians(samples: list[dict[str, Any]], quantity: str) -> dict[str, dict[str, float]]:
@@ -23,13 +23,17 @@ def medians(samples: list[dict[str, Any]], quantity: str) -> dict[str, dict[str,
     return {case: {server: median(values) for server, values in servers.items()} for case, servers in found.items()}
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def bars(axes: Any, found: dict[str, dict[str, float]], servers: list[str], title: str, unit: str) -> None:
     """One group of horizontal bars a case, one bar a server; a logarithmic axis, for the figures span decades."""
     height = 0.8 / len(servers)
     for position, server in enumerate(servers):
         rows = [(row + position * height, by[server]) for row, by in enumerate(found.values()) if server in by]
-        drawn = axes.barh([row for row, _ in rows], [value for _, value in rows], height, color=COLOURS[position % 4])
-        axes.bar_label(drawn, fmt="%.3g", padding=2, fontsize=7)
+        drawn = axes.barh([row for row, _ in rows], [value for _, value in rows], height, color=COLOURS[server])
+        axes.bar_label(drawn, fmt=_figure, padding=2, fontsize=7)
         drawn.set_label(server)
     axes.set_yticks([row + height * (len(servers) - 1) / 2 for row in range(len(found))], list(found), fontsize=8)
     axes.invert_yaxis()
@@ -43,7 +47,8 @@ def bars(axes: Any, found: dict[str, dict[str, float]], servers: list[str], titl
 def main(path: str) -> None:
     run = json.load(sys.stdin)
     samples = run["samples"]
-    servers = [name for name in dict.fromkeys(sample["server"] for sample in samples) if name != "direct"]
+    measured = {sample["server"] for sample in samples}
+    servers = [name for name in COLOURS if name in measured and name != "direct"]
     cpu = medians(samples, "cpu_us")
     late = medians(samples, "later_p50_ms")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 1.5 + 0.45 * len(cpu)), layout="constrained")
