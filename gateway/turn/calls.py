@@ -6,8 +6,11 @@ import jiter
 
 from gateway.turn import jsonvalue
 from gateway.turn.lifecycle import Event
-from gateway.turn.presentation import Cursor, Out, View
+from gateway.turn.presentation import Cursor, Out, View, size_of
 from gateway.turn.riding import PLAIN_DELTA
+
+MAX_ARGUMENT_CHARS = 16_384
+"""Longer arguments are none: a search needs a fraction of it, and each piece is read together with all before it."""
 
 
 class CallView(View):
@@ -24,6 +27,7 @@ class CallView(View):
         self.name: str = start["name"]
         self._live = ""
         self._broken = False
+        self._too_long = False
 
     def open(self, out: Out) -> None:
         if self.start.get("input"):
@@ -32,7 +36,7 @@ class CallView(View):
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         piece = self._piece(event)
         self._argument(piece, out)
-        return len(piece)
+        return size_of(piece)
 
     def close(self, out: Out) -> None:
         pass
@@ -51,6 +55,8 @@ class CallView(View):
         """The arguments, None if they did not end as a JSON object."""
         if not self.pieces:
             return {}
+        if self._too_long:
+            return None
         try:
             value = jiter.from_json("".join(self.pieces).encode())
         except ValueError:
@@ -64,6 +70,10 @@ class CallView(View):
             return
         if not self._live:
             piece = piece.lstrip(" \t\r\n")
+        room = MAX_ARGUMENT_CHARS - len(self._live)
+        if len(piece) > room:
+            self._too_long = True
+            piece = piece[:room]
         if not piece:
             return
         longer = self._live + piece
@@ -95,9 +105,9 @@ class ServerCallView(CallView):
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         if len(event) > PLAIN_DELTA:
             self.waiting.take(event)
-        length = super().delta(event, raw, out)
+        size = super().delta(event, raw, out)
         self._show_waiting(out)
-        return length
+        return size
 
     def close(self, out: Out) -> None:
         self._cursor.close(self._index, out)

@@ -19,6 +19,11 @@ Out = list[Event | bytes]
 """What goes to the client: events, or the bytes of one that needs no change."""
 
 
+def size_of(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 class Cursor:
     """Numbers the client's blocks 0, 1, 2… over all the rounds of a turn, and opens and closes them."""
 
@@ -70,7 +75,7 @@ class View:
             self._cursor.delta(self._index, EMPTY_DELTAS[self.kind], out, self.waiting.leave())
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        """A delta of the block; ``raw`` are its own bytes. Returns how many characters it brought.
+        """A delta of the block; ``raw`` are its own bytes. Returns how many bytes of it are kept.
 
         Raises :class:`UpstreamBroken` for a delta that such a block cannot have.
         """
@@ -78,7 +83,7 @@ class View:
         if piece:
             self.pieces.append(piece)
         self._pass(event, raw, out)
-        return len(piece)
+        return size_of(piece)
 
     def close(self, out: Out) -> None:
         """The block has ended."""
@@ -123,7 +128,7 @@ class ThinkingView(View):
         else:
             self.pieces.append(piece)
         self._pass(event, raw, out)
-        return len(piece)
+        return size_of(piece)
 
     def value(self) -> Event:
         thinking = (self.start.get("thinking") or "") + "".join(self.pieces)
@@ -167,7 +172,7 @@ class TextView(View):
             if len(event) > PLAIN_DELTA:
                 self.waiting.take(event)
             self._advance(piece, out)
-        return len(piece)
+        return size_of(piece)
 
     def close(self, out: Out) -> None:
         if self._think is not None:

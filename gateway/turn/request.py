@@ -20,13 +20,13 @@ class TurnRules:
     """What the operator decides about turns.
 
     ``aliases``: client function -> gateway tool. ``max_rounds``: upstream inferences per turn, at least 1.
-    ``max_retained_chars``: how much of a turn (texts, arguments, results) is kept for its next request.
+    ``max_retained_bytes``: how much is kept of a turn: its request, and the texts, arguments and results added since.
     """
 
     sealer: Sealer
     aliases: Mapping[str, str] = field(default_factory=dict)
     max_rounds: int = 10
-    max_retained_chars: int = 32 * 1024 * 1024
+    max_retained_bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)

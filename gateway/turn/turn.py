@@ -8,13 +8,14 @@ the contract, "A turn".
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.errors import UpstreamBroken
+from gateway.errors import RequestTooLarge, UpstreamBroken
+from gateway.turn import jsonvalue
 from gateway.turn.calls import CallView, ServerCallView
 from gateway.turn.history import Block
 from gateway.turn.ids import server_id
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
 from gateway.turn.ownership import WEB_SEARCH
-from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View
+from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
 from gateway.turn.request import TurnRequest
 from gateway.turn.riding import EMPTY_DELTAS
 from gateway.turn.search import Call, answered, make_call, refuse
@@ -52,7 +53,8 @@ class Turn:
         turn.finish(out)
 
     ``model`` is the name the message is to carry where it is not upstream's; the attribute is the client's name for it.
-    A turn that keeps more than ``rules.max_retained_chars`` for its next request ends as :class:`UpstreamBroken`.
+    A turn that keeps more than ``rules.max_retained_bytes`` ends as :class:`UpstreamBroken`; one whose request is
+    larger than that is not begun (:class:`RequestTooLarge`).
     """
 
     def __init__(self, request: TurnRequest, model: str | None = None) -> None:
@@ -77,7 +79,9 @@ class Turn:
         self._uses = 0
         self._searches = 0
         self._stop: str | None = None
-        self._retained = 0
+        self._retained = sum(map(len, request.fields.values()))
+        if self._retained > self._rules.max_retained_bytes:
+            raise RequestTooLarge(f"the turn's request is larger than {self._rules.max_retained_bytes} bytes")
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -114,7 +118,7 @@ class Turn:
             view = self._open
             if view is None or event.get("index") != self._open_index:
                 raise UpstreamBroken("Upstream sent a delta for a block that is not open.")
-            self._retain(view.delta(event, raw, out))
+            self.retain(view.delta(event, raw, out))
         elif kind == "ping":
             out.append(event if raw is None else raw)
         elif kind == "error":
@@ -144,6 +148,7 @@ class Turn:
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
             raise UpstreamBroken("Upstream started a block without a type.")
         self._round.indices.add(index)
+        self.retain(len(jsonvalue.write(block)))
         view = self._view(block)
         if self._round.views:
             view.follow(self._round.views[-1])
@@ -194,10 +199,11 @@ class Turn:
                 raise UpstreamBroken("Upstream sent a usage that is no object.")
             latest(self._round.usage, usage)
 
-    def _retain(self, characters: int) -> None:
-        self._retained += characters
-        if self._retained > self._rules.max_retained_chars:
-            raise UpstreamBroken(f"The turn has grown over {self._rules.max_retained_chars} characters.")
+    def retain(self, size: int) -> None:
+        """Count bytes that are kept. Raises :class:`UpstreamBroken` where they are too many."""
+        self._retained += size
+        if self._retained > self._rules.max_retained_bytes:
+            raise UpstreamBroken(f"The turn has grown over {self._rules.max_retained_bytes} bytes.")
 
     # -- between rounds ----------------------------------------------------------------------------------------------
 
@@ -251,7 +257,7 @@ class Turn:
         if call is self._calls[-1] and self._declared.hidden and not self.over and self._last_round:
             ending = NO_SEARCH_LEFT
         result, block = answered(call, outcome, ending, self._rules.sealer)
-        self._retain(len(result["content"]))
+        self.retain(size_of(result["content"]))
         self._results.append(result)
         if block is not None:
             events = out if self.rounds else self._opening

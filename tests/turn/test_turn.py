@@ -1,15 +1,16 @@
 """Whole turns, in JSON and as a stream: what upstream said, what it was asked next, what the client saw."""
 
+import json
 from typing import Any
 
 import pytest
 
-from gateway.errors import UpstreamBroken
+from gateway.errors import RequestTooLarge, UpstreamBroken
 from gateway.turn import TurnRules
 from gateway.turn.sentences import ERROR_SENTENCES, NO_SEARCH_LEFT
 from gateway.turn.tool import ErrorCode, SearchOutcome
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEALER, SEARCH, Playbook, Round, found
-from tests.support.upstream import text, thinking, tool_use
+from tests.support.upstream import Block, text, thinking, tool_use
 
 RUST = tool_use("web_search", {"query": "rust"}, id="call-rust")
 GO = tool_use("web_search", {"query": "go"}, id="call-go")
@@ -299,7 +300,46 @@ def test_repeated_upstream_ids_stay_apart() -> None:
     assert later.asked[0]["messages"][:5] == play.asked[2]["messages"]
 
 
-def test_a_turn_that_keeps_too_much_ends() -> None:
-    rules = TurnRules(SEALER, max_retained_chars=10)
-    with pytest.raises(UpstreamBroken, match="over 10 characters"):
-        Playbook({"tools": [SEARCH]}, [[text("eleven characters")]], rules=rules)
+def room_for(more: int) -> TurnRules:
+    """Rules that let a turn of the one question grow by that many bytes, in JSON as in a stream."""
+    body = {"model": "qwen3", "max_tokens": 100, "messages": [QUESTION], "tools": [SEARCH], "stream": False}
+    request = sum(len(json.dumps(value)) for value in body.values())
+    return TurnRules(SEALER, max_retained_bytes=request + more)
+
+
+BLOCK_START = len('{"type":"text","text":""}')
+
+
+@pytest.mark.parametrize("said", ["nineteen characters", "nïnëtëeen bytés", "😀😀😀😀€"])
+def test_a_turn_is_kept_up_to_the_limit(said: str) -> None:
+    assert len(said.encode()) == 19
+    played = Playbook({"tools": [SEARCH]}, [[text(said)]], rules=room_for(BLOCK_START + 19))
+    assert played.json["content"][0]["text"] == said
+    with pytest.raises(UpstreamBroken, match=r"over \d+ bytes"):
+        Playbook({"tools": [SEARCH]}, [[text(said)]], rules=room_for(BLOCK_START + 18))
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [[tool_use("web_search", {"query": "q" * 900})]],
+        [[Block({"type": "new", "data": "x" * 900}, {"type": "new", "data": "x" * 900}, [])]],
+        [[RUST], DONE],
+    ],
+    ids=["arguments", "a block of a kind that is not known", "a result"],
+)
+def test_all_that_is_kept_of_a_turn_counts(rounds: list[list[Block]]) -> None:
+    with pytest.raises(UpstreamBroken, match="has grown over"):
+        Playbook({"tools": [SEARCH]}, rounds, lambda _: SearchOutcome("r" * 900), rules=room_for(900))
+
+
+def test_a_turn_whose_request_is_too_large_is_not_begun() -> None:
+    with pytest.raises(RequestTooLarge):
+        Playbook({"tools": [SEARCH]}, [DONE], rules=room_for(-1))
+
+
+def test_arguments_longer_than_any_search_needs_are_none() -> None:
+    pieces = ["{", *(f'"{name}":"{"x" * 1000}",' for name in range(17)), '"query": "rust"}']
+    play = Playbook({"tools": [SEARCH]}, [[tool_use("web_search", pieces)], DONE])
+    assert play.searched == []
+    assert play.asked[1]["messages"][2]["content"][0]["content"] == ERROR_SENTENCES["invalid_tool_input"]
