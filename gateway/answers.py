@@ -5,9 +5,10 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from gateway.asking import EVENT_STREAM_TYPE
-from gateway.errors import RequestError, error_body, error_type
+from gateway.errors import RequestError, TurnTimeout, error_body, error_type
 from gateway.exchange import Exchange
 from gateway.observe import Outcome
+from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
 from gateway.wire.headers import Headers
 from gateway.wire.sse import write_event
@@ -55,13 +56,13 @@ class Answer(Protocol):
     def close(self) -> None: ...
 
 
-async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange) -> None:
-    """Do the work that gives the answer; where it fails, end the answer as that failure demands.
+async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange, settings: Settings) -> None:
+    """Do the work that gives the answer; where it fails or takes too long, end the answer as that demands.
 
     Raises :class:`gateway.errors.RequestError` where nothing has been sent yet, for the app to answer.
     """
     try:
-        await work
+        await _in_time(work, settings.turn_timeout_s)
     except Refused as refused:
         exchange.record.outcome = _outcome(refused.status)
         await answer.refuse(refused)
@@ -72,6 +73,17 @@ async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange)
         await answer.fail(error)
     finally:
         answer.close()
+
+
+async def _in_time(work: Awaitable[None], limit_s: float) -> None:
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            await work
+    except TimeoutError:
+        if limit.expired():
+            raise TurnTimeout(f"The turn took longer than {limit_s:g} s.") from None
+        raise
 
 
 class StreamAnswer:

@@ -48,6 +48,7 @@ from gateway.tokens import Dialect
 from gateway.tools.base import SearchTool
 from gateway.tools.web_search import WebSearch, make_backend
 from gateway.turn import MessagesRounds, Rounds, Sealer, TokenRounds, Turn, TurnRules, translate_count
+from gateway.turnstile import Turnstile
 from gateway.upstream import Upstream
 from gateway.watch import Watch
 from gateway.windows import ModelRules, Windows
@@ -105,6 +106,7 @@ class Gateway:
         self._proxied = ModelMap(dict.fromkeys(settings.proxy_paths, ""))
         self._router = Router(self._routes(), redirect_slashes=False, default=_Attended(self, self._anything_else))
         self._watch = Watch()
+        self._turnstile = Turnstile(settings.max_concurrent_turns)
         self._services: Services
         self._dialect: UpstreamDialect
         self._rules: ModelRules
@@ -161,7 +163,12 @@ class Gateway:
         )
         search = self._search or make_search(settings)
         keys = [key.get_secret_value() for key in settings.seal_keys] or [secrets.token_urlsafe(32)]
-        rules = TurnRules(sealer=Sealer(keys), aliases=settings.tool_aliases, max_rounds=settings.max_rounds)
+        rules = TurnRules(
+            sealer=Sealer(keys),
+            aliases=settings.tool_aliases,
+            max_rounds=settings.max_rounds,
+            max_retained_bytes=settings.max_turn_bytes,
+        )
         self._services = Services(settings, upstream, search, rules, self._metrics)
         self._dialect = UpstreamDialect(settings.upstream_dialect, upstream)
         self._rules = ModelRules(self._names, settings.max_tokens_cap, Windows(upstream))
@@ -215,19 +222,21 @@ class Gateway:
             await proxy(exchange, self._services)
 
     async def _turn(self, exchange: Exchange, turn: Turn, tokens: TokenRequest | None) -> None:
-        exchange.record.turn = True
         self._note(exchange)
-        rounds: Rounds = MessagesRounds(turn, exchange.target)
-        if tokens is not None:
-            rounds = TokenRounds(turn, tokens.fields, await self._ask_dialect(exchange), exchange.target)
-        await run_turn(rounds, exchange, self._services)
+        with self._turnstile:
+            exchange.record.turn = True
+            rounds: Rounds = MessagesRounds(turn, exchange.target)
+            if tokens is not None:
+                rounds = TokenRounds(turn, tokens.fields, await self._ask_dialect(exchange), exchange.target)
+            await run_turn(rounds, exchange, self._services)
 
     async def _tokens(self, exchange: Exchange, tokens: TokenRequest) -> None:
         if await self._ask_dialect(exchange) == "lmdeploy":
             await proxy(exchange, self._services)  # it speaks the fields itself
             return
         self._note(exchange)
-        await run_token_request(tokens, exchange, self._services)
+        with self._turnstile:
+            await run_token_request(tokens, exchange, self._services)
 
     async def _ask_dialect(self, exchange: Exchange) -> Dialect:
         return await self._dialect.find(self._upstream_headers(exchange))

@@ -1,6 +1,6 @@
 """How a request is answered by the gateway itself, and how it ends when something fails."""
 
-from gateway.errors import RequestError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import Overloaded, RequestError, TurnTimeout, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from gateway.exchange import Message, Send
 from gateway.observe import Outcome, Record, outcome_of
 from gateway.wire.headers import Headers
@@ -28,8 +28,10 @@ async def refuse(error: RequestError, record: Record, send: Send) -> None:
 
 def _outcome_of(error: RequestError) -> Outcome:
     match error:
-        case UpstreamTimeout():
+        case UpstreamTimeout() | TurnTimeout():
             return "timeout"
+        case Overloaded():
+            return "overloaded"
         case UpstreamUnreachable():
             return "upstream_unreachable"
         case UpstreamError():

@@ -101,10 +101,19 @@ class HeadTooLarge(RequestError):
     status = 431
 
 
+class TurnTimeout(RequestError):
+    """504: a turn took longer than it may, upstream and tools together."""
+
+    status = 504
+
+
 class Overloaded(RequestError):
-    """529: too many turns at once."""
+    """529: too many turns at once, or the gateway is being stopped. Says when to try again."""
 
     status = 529
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers=((b"retry-after", b"2"),))
 
 
 class UpstreamError(RequestError):

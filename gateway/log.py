@@ -19,7 +19,7 @@ QUIET_ROUTES = frozenset({"/", "/health", "/ready", "/metrics"})
 """What probes ask all day: logged at debug level."""
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_WARNED = frozenset({"upstream_error", "upstream_unreachable", "timeout", "cut", "gateway_error"})
+_WARNED = frozenset({"upstream_error", "upstream_unreachable", "timeout", "cut", "overloaded", "gateway_error"})
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+*,-]+")
 _LONGEST_NAME = 200
 

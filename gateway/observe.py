@@ -15,12 +15,14 @@ Outcome = Literal[
     "timeout",
     "cut",
     "client_gone",
+    "overloaded",
     "gateway_error",
 ]
 """How a request ended; exactly one each.
 
 ``client_error``: a 4xx, ours or upstream's. ``upstream_error``: upstream answered 5xx, or no message. ``timeout``:
-upstream stalled. ``cut``: the answer broke off after it had begun.
+upstream stalled, or a turn took too long. ``cut``: the answer broke off after it had begun. ``overloaded``: the gateway
+has too many turns, or is being stopped.
 """
 
 

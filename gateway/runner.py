@@ -26,7 +26,7 @@ async def run_turn(rounds: Rounds, exchange: Exchange, services: Services) -> No
     if rounds.turn.stream:
         answer = StreamAnswer(exchange, services.settings.ping_interval_s)
     exchange.record.model = rounds.turn.model
-    await see_through(_Run(rounds, answer, exchange, services).drive(), answer, exchange)
+    await see_through(_Run(rounds, answer, exchange, services).drive(), answer, exchange, services.settings)
 
 
 class _Run:
@@ -37,6 +37,7 @@ class _Run:
         self._answer = answer
         self._exchange = exchange
         self._services = services
+        self._settings = services.settings
         self._headers = asking_headers(exchange, services.settings)
         self._unfolds = rounds.turn.stream and not rounds.streams
         """Whether the client's stream is made from JSON answers (rule 9's exception)."""
@@ -77,7 +78,8 @@ class _Run:
             await self._answer.start(headers)
 
     async def _read_stream(self, response: Response) -> None:
-        rounds, turn, reader, send = self._rounds, self._rounds.turn, SSEReader(), self._answer.send
+        rounds, turn, send = self._rounds, self._rounds.turn, self._answer.send
+        reader = SSEReader(self._settings.max_event_bytes)
         while not turn.round_done:
             chunk = await response.read_chunk()
             if not chunk:
@@ -91,7 +93,7 @@ class _Run:
 
     async def _read_json(self, response: Response) -> None:
         out: Out = []
-        for event in self._rounds.read_whole(await response.read()):
+        for event in self._rounds.read_whole(await response.read(self._settings.max_turn_bytes)):
             self._rounds.turn.feed(event, None, out)
         await self._answer.send(out)
 
@@ -137,6 +139,6 @@ class _Run:
         self._answer.close()  # no ping, late as it may be, takes the status away
         self._exchange.record.status = response.status
         headers = response_headers(response.headers)
-        body = await response.read()
+        body = await response.read(self._settings.max_turn_bytes)
         told = self._rounds.refusal(response.status, body)
         raise Refused(response.status, headers if told is body else with_type(headers, JSON_TYPE), told)

@@ -157,6 +157,12 @@ class Settings(BaseSettings):
     connect_timeout_s: Seconds = Field(10, description="For a connection to upstream.")
     first_byte_timeout_s: Seconds = Field(600, description="From the request to upstream's first byte.")
     idle_timeout_s: Seconds = Field(300, description="Between two upstream bytes.")
+    turn_timeout_s: Seconds = Field(3600, description="For a whole turn, from the request to the message's end.")
+    max_concurrent_turns: Count = Field(2000, description="Turns at a time in a server process; one more gets 529.")
+    max_turn_bytes: Count = Field(
+        67_108_864, description="What is kept of a turn: its request, and what upstream and tools answer."
+    )
+    max_event_bytes: Count = Field(16_777_216, description="For one event of upstream's stream in a turn.")
     model_map: StringMap = Field(
         {}, description="Glob of the client's model = upstream model, as in claude-*=qwen3. Repeatable."
     )

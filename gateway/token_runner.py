@@ -15,6 +15,7 @@ from gateway.asking import (
     with_type,
 )
 from gateway.classify import TokenRequest
+from gateway.errors import UpstreamBroken
 from gateway.exchange import Exchange, Services
 from gateway.tokens import chunk_error, message_events, translate_round
 from gateway.turn import Event, Out, jsonvalue, read_answer, read_event
@@ -33,10 +34,10 @@ async def run_token_request(request: TokenRequest, exchange: Exchange, services:
     run = _Run(request, exchange, services)
     if request.stream:
         stream = StreamAnswer(exchange, services.settings.ping_interval_s)
-        await see_through(run.as_stream(stream), stream, exchange)
+        await see_through(run.as_stream(stream), stream, exchange, services.settings)
     else:
         whole = JsonAnswer(exchange)
-        await see_through(run.as_json(whole), whole, exchange)
+        await see_through(run.as_json(whole), whole, exchange, services.settings)
 
 
 class _Run:
@@ -47,6 +48,7 @@ class _Run:
         self._body = jsonvalue.write(self._translator.request(request.body))
         self._exchange = exchange
         self._services = services
+        self._settings = services.settings
         self._over = False
 
     async def as_json(self, answer: JsonAnswer) -> None:
@@ -70,7 +72,7 @@ class _Run:
         started = perf_counter()
         response = await self._ask(answer)
         try:
-            message = self._translator.message(read_answer(await response.read()))
+            message = self._translator.message(read_answer(await response.read(self._settings.max_turn_bytes)))
         finally:
             response.close()
             self._exchange.record.upstream_ms = (perf_counter() - started) * 1000
@@ -84,8 +86,10 @@ class _Run:
         response = await self._ask(answer)
         try:
             answer.hold(response_headers(response.headers))
-            reader = SSEReader()
+            reader = SSEReader(self._settings.max_event_bytes)
             while not self._over and (chunk := await response.read_chunk()):
+                if self._translator.tokens.size > self._settings.max_turn_bytes:
+                    raise UpstreamBroken(f"The answer has grown over {self._settings.max_turn_bytes} bytes.")
                 out: Out = []
                 try:
                     for frame in reader.feed(chunk):
@@ -123,12 +127,13 @@ class _Run:
     async def _ask(self, answer: JsonAnswer | StreamAnswer) -> Response:
         services = self._services
         self._exchange.record.rounds = 1
-        headers = asking_headers(self._exchange, services.settings)
+        headers = asking_headers(self._exchange, self._settings)
         response = await services.upstream.request("POST", self._translator.path, headers, self._body)
         try:
             if response.status != 200:
                 answer.close()  # no ping, late as it may be, takes the status away
-                body = refusal(self._translator, response.status, await response.read())
+                said = await response.read(self._settings.max_turn_bytes)
+                body = refusal(self._translator, response.status, said)
                 raise Refused(response.status, with_type(response_headers(response.headers), JSON_TYPE), body)
             expect_readable(response, stream=self._translator.streams)
         except BaseException:

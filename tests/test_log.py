@@ -81,6 +81,7 @@ def test_a_name_cannot_break_its_line(form: Literal["text", "json"], model: str)
         ("client_error", "info"),
         ("client_gone", "info"),
         ("timeout", "warning"),
+        ("overloaded", "warning"),
         ("gateway_error", "warning"),
     ],
 )

@@ -27,6 +27,11 @@ class RoundTokens:
     output_token_logprobs: list[TokenLogprob] | None = None
     routed_experts: Any = None
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the tokens take, those of a JSON answer's ``routed_experts`` aside."""
+        return 8 * (len(self.input_ids or ()) + len(self.output_ids)) + 64 * len(self.output_token_logprobs or ())
+
     def add(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None) -> None:
         """Append sampled tokens, with their log-probabilities where those were asked for."""
         self.output_ids.extend(ids)

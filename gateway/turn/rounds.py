@@ -102,6 +102,8 @@ class TokenRounds:
         self._fields = fields
         self._dialect = dialect
         self._trajectory = Trajectory()
+        self._counted = 0
+        """Bytes of the round's tokens that the turn knows of."""
         self._translator = translate_round(fields, dialect, stream=turn.stream)
         self.target = target if dialect == "lmdeploy" else self._translator.path
         self.streams = self._translator.streams
@@ -109,6 +111,7 @@ class TokenRounds:
     def request(self) -> bytes:
         """As :class:`Rounds`. Raises :class:`~gateway.errors.InvalidRequest` for what vLLM would not accept either."""
         self._translator = translate_round(self._fields, self._dialect, stream=self.turn.stream)
+        self._counted = 0
         body = self.turn.request()
         if self._dialect == "lmdeploy":
             return body
@@ -116,6 +119,9 @@ class TokenRounds:
 
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
         turn, translator = self.turn, self._translator
+        kept = translator.tokens.size
+        turn.retain(kept - self._counted)
+        self._counted = kept
         for frame in frames:
             events = translator.end() if frame.data == DONE else translator.events(read_event(frame.data))
             for event in events:
@@ -124,6 +130,7 @@ class TokenRounds:
                 return
 
     def read_whole(self, body: bytes) -> Iterable[Event]:
+        self.turn.retain(len(body))
         message = self._translator.message(read_answer(body))
         if self.turn.stream:
             return message_events(message)

@@ -21,6 +21,9 @@ Headers = list[tuple[bytes, bytes]]
 BUFFER_LIMIT = 256 * 1024
 """Body bytes held for a caller who does not read; with more, the socket is no longer read. See :class:`Response`."""
 
+READ_LIMIT = 64 * 1024 * 1024
+"""Bytes taken for a body that is read whole, unless the caller says another number."""
+
 HEAD_LIMIT = 64 * 1024
 """Bytes taken for one response head, interim ones included, and for what is no body between two pieces of body."""
 
@@ -95,11 +98,17 @@ class Response:
         chunks.clear()
         return data
 
-    async def read(self) -> bytes:
-        """All of the body that has not been read. Raises as ``read_chunk`` does."""
+    async def read(self, limit: int = READ_LIMIT) -> bytes:
+        """All of the body that has not been read.
+
+        Raises as ``read_chunk`` does, and UpstreamBroken where it is more than ``limit`` bytes.
+        """
         chunks = []
         while chunk := await self.read_chunk():
             chunks.append(chunk)
+            limit -= len(chunk)
+            if limit < 0:
+                raise UpstreamBroken("upstream's answer is larger than the gateway takes")
         return b"".join(chunks)
 
     def close(self) -> None:
