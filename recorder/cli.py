@@ -1,6 +1,7 @@
 """messages-recorder: what a person types."""
 
 import asyncio
+import logging
 import math
 import sys
 from collections.abc import Iterable
@@ -45,9 +46,15 @@ class _Group(click.Group):
 @click.version_option(package_name="messages-gateway")
 def main() -> None:
     """Record upstream traffic into cassettes, read them, check them, play them back."""
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
 
 
 main.add_command(record)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """An answer broken off is what a fault is for, or what the other side did; it is said where it happens."""
+    return "without completing response" not in record.getMessage()
 
 
 def _speed(ctx: click.Context, param: click.Parameter, value: str) -> float:

@@ -58,7 +58,7 @@ async def serving(app: Application, sock: socket.socket, *, on_stop: Callable[[]
         await server.ready.wait()
         yield
     finally:
-        server.should_exit = True
+        server.stopping.set()
         await task
 
 
@@ -102,7 +102,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
-        self.ready = asyncio.Event()
+        self.ready, self.stopping = asyncio.Event(), asyncio.Event()
         self._on_stop = on_stop
 
     @contextlib.contextmanager
@@ -112,6 +112,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def main_loop(self) -> None:
+        # uvicorn's own looks ten times a second whether it should stop
+        await self.stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stop()

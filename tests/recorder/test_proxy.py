@@ -197,12 +197,13 @@ async def test_an_upstream_out_of_reach(tmp_path: Path) -> None:
 
 
 async def test_stopping_breaks_off_what_is_under_way(tmp_path: Path) -> None:
-    async with ScriptedUpstream(sse_answer([*sse(text("a"))[:3], asyncio.Event()])) as upstream, asyncio.timeout(5):
+    held = sse_answer([*sse(text("a"))[:3], asyncio.Event()])
+    async with ScriptedUpstream(held) as upstream, httpx.AsyncClient() as client, asyncio.timeout(5):
         async with recording(tmp_path / "c.yaml", upstream.origin) as session:
-            asking = asyncio.create_task(session.client.post("/v1/messages", json=asked("hi").body))
-            await upstream.arrived()
-        with pytest.raises(httpx.TransportError):
-            await asking
+            request = client.build_request("POST", f"{session.client.base_url}/v1/messages", json=asked("hi").body)
+            answer = await client.send(request, stream=True)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await answer.aread()
 
 
 async def test_credentials_do_not_reach_the_file(tmp_path: Path) -> None:
