@@ -117,6 +117,8 @@ def test_no_entry_and_no_url_breaks_the_filter(entry: str, url: str) -> None:
         "https://exa mple.com/",
         "https://example.com/a b",
         "https://example.com/a\nb",
+        "https://example.com/\ud800",
+        "https://example.com/\u202emoc.live",
         "https://example.com\\@evil.net/",
         "https://example.com:99999/",
         "https://[::1/",

@@ -16,7 +16,8 @@ URL_MAX_CHARS = 2000
 
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # A backslash too: browsers read it as a slash, urlsplit does not, so that the two would see different hosts.
-_NOT_IN_A_URL = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
+# What turns the direction of text makes one address look like another; a lone surrogate is no character at all.
+_NOT_IN_A_URL = re.compile(r"[\x00-\x20\x7f-\xa0\\\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
