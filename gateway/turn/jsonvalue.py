@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.errors import InvalidRequest
+
 Object = dict[str, Any]
 
 
@@ -23,8 +25,14 @@ def read(data: bytes | msgspec.Raw) -> Any:
 
 
 def write(value: Any) -> bytes:
-    """``value`` as compact UTF-8 JSON."""
-    return msgspec.json.encode(value)
+    """``value`` as compact UTF-8 JSON.
+
+    Raises :class:`InvalidRequest` where it is nested too deep: what could just be read is deeper once it is in a body.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise InvalidRequest("a value is nested too deep to be sent on") from None
 
 
 def read_fields(body: bytes) -> dict[str, bytes] | None:

@@ -8,7 +8,7 @@ message or the events that the turn understands.
 from collections.abc import Iterable
 from typing import Protocol
 
-from gateway.errors import UpstreamBroken
+from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
 from gateway.turn import jsonvalue
 from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
@@ -115,7 +115,10 @@ class TokenRounds:
         body = self.turn.request()
         if self._dialect == "lmdeploy":
             return body
-        return jsonvalue.write(self._translator.request(jsonvalue.read(body)))
+        try:
+            return jsonvalue.write(self._translator.request(jsonvalue.read(body)))
+        except jsonvalue.Unreadable as error:
+            raise InvalidRequest(f"the request cannot be read: {error}") from None
 
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
         turn, translator = self.turn, self._translator
