@@ -9,7 +9,7 @@ READY := .venv/.ready
 SOURCES := gateway recorder tests e2e bench cassettes examples tiny_model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench clean
+.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench compare docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,16 @@ record: $(READY)  ## record the cassettes again, from a real vLLM serving the ti
 
 bench: $(READY)  ## CPU time of the gateway beside its peers; ARGS=--help lists what can be chosen
 	@$(BIN)/python -m bench.run $(ARGS)
+
+compare: $(READY)  ## what this gateway and its peers do with the same requests
+	@$(BIN)/python -m e2e.compare $(ARGS)
+
+docs: .venv/.docs  ## build the pages into site/, as strictly as can be
+	$(BIN)/mkdocs build --strict --quiet
+
+.venv/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	@touch $@
 
 clean:  ## remove everything that `make install` and the tests left
 	rm -rf .venv .cache build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
