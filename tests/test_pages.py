@@ -64,3 +64,14 @@ def test_every_make_target_that_the_readme_names_exists() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^make ([a-z0-9-]+)|`make ([a-z0-9-]+)`", README, re.MULTILINE))
     assert {one or other for one, other in named} <= targets
+
+
+def test_the_architecture_names_every_room_of_the_gateway() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    modules = {path.name for path in (ROOT / "gateway").glob("*.py")} - {"__init__.py"}
+    packages = {f"{path.parent.name}/" for path in (ROOT / "gateway").glob("*/__init__.py")}
+    assert {room for room in modules | packages if room not in page} == set()
+    named = re.findall(r"`([a-z_]+\.py|[a-z0-9_]+/)`", page)
+    elsewhere = {"conformance/", "faults/", "bench/", "cassettes/", "e2e/", "tests/", "tiny_model/", "recorder/"}
+    recorder = {path.name for path in (ROOT / "recorder").glob("*.py")}
+    assert {room for room in named if room not in modules | packages | elsewhere | recorder} == set()
