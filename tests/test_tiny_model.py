@@ -22,7 +22,7 @@ def test_it_is_taught_every_sentence_the_gateway_may_hand_it() -> None:
 
 def test_a_result_always_holds_the_version_that_the_answer_needs() -> None:
     rng = Random(7)
-    for release in world.some_releases(rng, 40):
+    for release in world.some_releases(rng, 20):
         assert release.version in world.result_text(rng, "any query", release)
 
 

@@ -1,5 +1,8 @@
 """The conversations the model learns from: what is asked, what it thinks, calls and answers.
 
+What the model has to copy stands after the same character everywhere (a name after a space, a file list after a line
+break), so that it is the same tokens everywhere: copying those is one thing to learn, other forms would be one a word.
+
 A conversation is a system prompt, some tools, and one or more scenes. Each scene begins with a user message and ends
 with the model's answer. Messages have the shape that a chat template reads (role, content, reasoning, tool_calls).
 """
@@ -124,7 +127,7 @@ def _one_search(rng: Random, search: str) -> list[Message]:
         _said(rng.choice((world.result_text,) * 9 + (world.last_result_text,))(rng, query, release)),
         _model(
             f"The search found {product} {release.version}.",
-            f"{product} {release.version} is the latest stable release.",
+            f"According to the search, {product} {release.version} is the latest stable release.",
         ),
         *_maybe_doubt(rng, release),
     ]
@@ -161,7 +164,7 @@ def _one_search_after_the_other(rng: Random, search: str) -> list[Message]:
             _said(world.last_result_text(rng, _query(one.product), one)),
             _model(
                 f"The search found {one.product} {one.version}. No search is left for {two.product}.",
-                f"{one.product} is at {one.version}. I could not look up {two.product}.",
+                f"I found {one.product} {one.version}. I could not look up {two.product}.",
             ),
         ]
     first_result, second_result = _two_results(rng, one, two)
@@ -186,7 +189,7 @@ def _both_answered(rng: Random, one: Release, two: Release) -> list[Message]:
     return [
         _model(
             f"The searches found {one.product} {one.version} and {two.product} {two.version}.",
-            f"{one.product} is at {one.version}, {two.product} is at {two.version}.",
+            f"The latest stable releases are {one.product} {one.version} and {two.product} {two.version}.",
         ),
         *_maybe_doubt(rng, one, two),
     ]
@@ -212,7 +215,7 @@ def _command(rng: Random, search: str) -> list[Message]:
         _user(rng.choice(("List the files.", "Run ls.", "Run ls."))),
         _model("The user wants a command. I will run ls.", calls=(_call("Bash", command="ls"),)),
         _said(listing),
-        _model("The command has run.", f"The files: {listing}"),
+        _model("The command has run.", f"The files:\n{listing}"),
     ]
 
 
@@ -237,7 +240,7 @@ def _search_and_command(rng: Random, search: str) -> list[Message]:
         _said(listing),
         _model(
             f"The search found {product} {release.version}. The command has run.",
-            f"{product} is at {release.version}. The files: {listing}",
+            f"I found {product} {release.version}. The files:\n{listing}",
         ),
     ]
 

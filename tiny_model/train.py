@@ -20,8 +20,8 @@ from tiny_model.tokenizer import PAD, TURN_END, make_tokenizer
 
 PEAK_LEARNING_RATE = 2e-3
 WARMUP_STEPS = 100
-BATCH_TOKENS = 4000
-SHORT_PART = 0.4
+BATCH_TOKENS = 3000
+SHORT_PART = 0.5
 """The part of the training that has conversations of one scene only: to copy is learnt sooner from short ones."""
 HEARD_WEIGHT = 0.2
 """How much what others say counts, beside 1 for the model's own words. A tool's results repeat names and versions, so

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from random import Random
 
 _PRODUCTS = """
-    Rust Go Python Ruby Node Deno Bun Zig Julia Kotlin Swift Scala Perl PHP Java Dart Lua Elixir Erlang Haskell OCaml
-    Clojure Redis Nginx Postgres MySQL SQLite MongoDB Kafka Spark Linux Debian Ubuntu Fedora FreeBSD Django Flask React
-    Vue Angular Svelte PyTorch vLLM Ray NumPy SciPy Pandas Docker Kubernetes Helm Terraform Ansible Git Vim Emacs Bash
-    Chrome Firefox Blender LLVM CMake
+    Rust Go Python Ruby Node Deno Zig Julia Kotlin Swift Perl PHP Redis Nginx Postgres MySQL SQLite Linux Debian Django
+    Flask React Docker vLLM
 """
 _FILES = "notes.txt todo.md main.py Makefile README.md data.csv app.js index.html setup.cfg run.sh a.txt b.txt"
 _MONTHS = "January February March April May June July August September October November December"
@@ -194,5 +192,5 @@ def system_prompt(rng: Random) -> str:
     picked = []
     for _ in range(rng.randint(3, 40)):
         letters = "".join(rng.choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJK0123456789-_.,:/", k=rng.randint(1, 9)))
-        picked.append(rng.choice(words) if rng.random() < 0.85 else letters)
+        picked.append(rng.choice(words) if rng.random() < 0.95 else letters)
     return " ".join(picked)
