@@ -5,9 +5,9 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from gateway.asking import EVENT_STREAM_TYPE
+from gateway.endings import broken_off
 from gateway.errors import RequestError, TurnTimeout, error_body, error_type
 from gateway.exchange import Exchange
-from gateway.observe import Outcome
 from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
 from gateway.wire.headers import Headers
@@ -64,12 +64,12 @@ async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange,
     try:
         await _in_time(work, settings.turn_timeout_s)
     except Refused as refused:
-        exchange.record.outcome = _outcome(refused.status)
+        exchange.record.outcome = "client_error" if 400 <= refused.status < 500 else "upstream_error"
         await answer.refuse(refused)
     except RequestError as error:
         if not answer.started:
             raise
-        exchange.record.outcome = "timeout" if error.status == 504 else "cut"
+        exchange.record.outcome = broken_off(error)
         await answer.fail(error)
     finally:
         answer.close()
@@ -209,7 +209,3 @@ async def send_whole(exchange: Exchange, status: int, headers: Headers, body: by
 def without_length(headers: Headers) -> Headers:
     """The headers for another body than the one that came with them."""
     return [pair for pair in headers if pair[0] != b"content-length"]
-
-
-def _outcome(status: int) -> Outcome:
-    return "client_error" if status < 500 else "upstream_error"

@@ -3,6 +3,7 @@
 from gateway.errors import Overloaded, RequestError, TurnTimeout, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from gateway.exchange import Message, Send
 from gateway.observe import Outcome, Record, outcome_of
+from gateway.turn.lifecycle import UpstreamStreamError
 from gateway.wire.headers import Headers
 
 JSON: Headers = [(b"content-type", b"application/json")]
@@ -24,6 +25,16 @@ async def refuse(error: RequestError, record: Record, send: Send) -> None:
     record.status = error.status
     record.outcome = _outcome_of(error)
     await answer(send, error.status, [*JSON, *error.headers], error.body())
+
+
+def broken_off(error: RequestError) -> Outcome:
+    """How a request ended whose answer had begun when it failed."""
+    match error:
+        case UpstreamTimeout() | TurnTimeout():
+            return "timeout"
+        case UpstreamStreamError():
+            return "upstream_error"
+    return "cut"
 
 
 def _outcome_of(error: RequestError) -> Outcome:

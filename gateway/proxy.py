@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from time import perf_counter
 from typing import Final
 
+from gateway.endings import broken_off
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.exchange import Exchange, Services
 from gateway.observe import outcome_of
@@ -81,8 +82,8 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
                 chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
             if chunk or not more:
                 await send({"type": "http.response.body", "body": chunk, "more_body": more})
-    except UpstreamError:
-        exchange.record.outcome = "cut"
+    except UpstreamError as error:
+        exchange.record.outcome = broken_off(error)
     finally:
         end = last if first is last else b"".join((earlier[-_END_BYTES:], before[-_END_BYTES:], last))
         exchange.record.answer_ends = first[:_END_BYTES], end[-_END_BYTES:]

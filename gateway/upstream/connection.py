@@ -9,6 +9,7 @@ pool looks at all connections once in a while (:meth:`Connection.check`).
 """
 
 import asyncio
+from itertools import chain
 from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -307,6 +308,8 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         response = self._response
         assert response is not None
+        if sum(map(len, chain.from_iterable(response.headers))) > HEAD_LIMIT:
+            raise _too_long("response head")
         status = self._parser.get_status_code()
         if status < 200:
             response.headers.clear()
@@ -353,7 +356,7 @@ class Connection(asyncio.Protocol):
         self.overhead += size
         if self.overhead > HEAD_LIMIT:
             what = "trailers" if response.status else "response head"
-            self.abort(UpstreamBroken(f"upstream's {what} took more than {HEAD_LIMIT} bytes"))
+            self.abort(_too_long(what))
         elif response.status:
             response._since = self.loop.time()  # a byte is a byte: upstream is not idle
 
@@ -366,6 +369,10 @@ class Connection(asyncio.Protocol):
 
 def _ends_with_connection(headers: Headers) -> bool:
     return not any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
+
+
+def _too_long(what: str) -> UpstreamBroken:
+    return UpstreamBroken(f"upstream's {what} took more than {HEAD_LIMIT} bytes")
 
 
 def _cut(response: Response) -> UpstreamBroken:

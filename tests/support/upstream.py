@@ -153,6 +153,10 @@ class ScriptedUpstream:
         if self._errors and error is None:
             raise self._errors[0]
 
+    def stop_listening(self) -> None:
+        """Refuse every further connection."""
+        self._server.close()
+
     async def closed_by_client(self, within_s: float = 5) -> None:
         """Wait until a client dropped a request that was not answered whole."""
         await asyncio.wait_for(self._dropped.wait(), within_s)
