@@ -1,7 +1,8 @@
 """A chat completion's JSON answer as the message that vLLM's ``/v1/messages`` makes of it."""
 
-import json
 from typing import Any
+
+import msgspec
 
 from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens.answer import first_choice, stop_of, token_answer, token_logprobs, usage_of
@@ -58,8 +59,8 @@ def _content(reply: Json, calls: list[Json]) -> list[Json]:
 
 def _input(function: Json) -> Json:
     try:
-        arguments = json.loads(function["arguments"])
-    except json.JSONDecodeError as error:
+        arguments = msgspec.json.decode(function["arguments"])
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UpstreamBroken("upstream's tool call has arguments that are not JSON") from error
     if not isinstance(arguments, dict):
         raise UpstreamBroken("upstream's tool call has arguments that are not a JSON object")

@@ -1,7 +1,8 @@
 """A chat completion's stream as the events that vLLM's ``/v1/messages`` makes of it, with the token ids it drops."""
 
-import json
 from typing import Any
+
+import msgspec
 
 from gateway.errors import UpstreamBroken
 from gateway.tokens.answer import chunk_error, stop_of, usage_of
@@ -127,7 +128,7 @@ class ChatStream:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except json.JSONDecodeError:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True

@@ -37,7 +37,7 @@ class Fold:
                     self._block["input"] = read_input("".join(self._pieces))
             case "message_delta":
                 self.message.update(event["delta"])
-                self.message["usage"] = {**self.message.get("usage", {}), **event["usage"]}
+                self.message["usage"] = {**(self.message.get("usage") or {}), **event["usage"]}
                 self.message.update({name: event[name] for name in event.keys() - {"type", "delta", "usage"}})
 
     def _delta(self, delta: Event) -> None:

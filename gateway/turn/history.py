@@ -179,6 +179,7 @@ class _Translation:
             if open_round is None:
                 open_round = _Round()
                 rounds.append(open_round)
+                joined = None
             if joined is not None:
                 joined = self._joined_text(open_round, joined, block)
                 if joined is None:

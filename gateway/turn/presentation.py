@@ -103,9 +103,13 @@ class View:
     def _piece(self, event: Event) -> str:
         delta = event.get("delta")
         kind = delta.get("type") if isinstance(delta, dict) else None
-        if not isinstance(delta, dict) or (self._allowed is not None and kind not in self._allowed):
+        if (
+            not isinstance(delta, dict)
+            or not isinstance(kind, str)
+            or (self._allowed is not None and kind not in self._allowed)
+        ):
             raise UpstreamBroken(f"Upstream sent a delta that a {self.kind} block cannot have.")
-        name = PIECE.get(kind) if isinstance(kind, str) else None
+        name = PIECE.get(kind)
         if name is None:
             return ""
         piece = delta.get(name)
@@ -118,8 +122,9 @@ class ThinkingView(View):
     """A ``thinking`` block. It always has a ``signature``, empty at its start."""
 
     def __init__(self, start: Event, cursor: Cursor) -> None:
-        super().__init__({**start, "signature": start.get("signature") or ""}, cursor)
-        self._signature: str = self.start["signature"]
+        self._signature = _text_of(start, "signature")
+        super().__init__({**start, "signature": self._signature}, cursor)
+        self._thinking = _text_of(start, "thinking")
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         piece = self._piece(event)
@@ -131,7 +136,7 @@ class ThinkingView(View):
         return size_of(piece)
 
     def value(self) -> Event:
-        thinking = (self.start.get("thinking") or "") + "".join(self.pieces)
+        thinking = self._thinking + "".join(self.pieces)
         return {**self.start, "thinking": thinking, "signature": self._signature}
 
 
@@ -144,7 +149,7 @@ class TextView(View):
 
     def __init__(self, start: Event, cursor: Cursor, *, sniff: bool) -> None:
         super().__init__({**start, "text": ""}, cursor)
-        self._held = start.get("text") or ""
+        self._held = _text_of(start, "text")
         self._sniff = sniff
         self._think: _Think | None = None
         if self._held:
@@ -257,6 +262,14 @@ class _Think:
     def _close(self, mark: ThinkMark, out: Out) -> None:
         self._cursor.delta(self._index, {"type": "signature_delta", "signature": mark.signature()}, out)
         self._cursor.close(self._index, out)
+
+
+def _text_of(start: Event, name: str) -> str:
+    """What a block's start has already of its text."""
+    value = start.get(name)
+    if value is not None and not isinstance(value, str):
+        raise UpstreamBroken(f"Upstream started a block whose {name} is no text.")
+    return value or ""
 
 
 def _tail(text: str) -> int:

@@ -173,7 +173,9 @@ class Turn:
         return View(block, self._cursor)
 
     def _owns(self, name: object) -> bool:
-        return name in self._declared.hidden or (name == WEB_SEARCH and self._declared.native is not None)
+        return isinstance(name, str) and (
+            name in self._declared.hidden or (name == WEB_SEARCH and self._declared.native is not None)
+        )
 
     def _block_stop(self, event: Event, out: Out) -> None:
         if self._open is None or event.get("index") != self._open_index:
@@ -185,6 +187,8 @@ class Turn:
         delta = event.get("delta")
         if not isinstance(delta, dict):
             raise UpstreamBroken("Upstream sent message_delta without a delta.")
+        if not isinstance(delta.get("stop_reason"), str | None):
+            raise UpstreamBroken("Upstream sent a stop_reason that is no string.")
         self._round.ending.update(delta)
         self._round.extras.update({name: event[name] for name in event.keys() - {"type", "delta", "usage"}})
         self._take_usage(event)
