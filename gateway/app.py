@@ -261,6 +261,8 @@ class Gateway:
         path = exchange.scope["path"]
         if not self._proxied.matches(path):
             raise NotFound("there is nothing at this path")
+        if exchange.scope["method"] == "TRACE":  # its answer is the request, the key for upstream with it
+            raise MethodNotAllowed("TRACE is not passed on")
         exchange.record.route = "proxied"
         model_id = path.removeprefix("/v1/models/")
         if model_id != path and exchange.scope["method"] == "GET" and _wants_anthropic(exchange):

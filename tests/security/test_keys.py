@@ -130,3 +130,13 @@ def test_no_key_shows_where_the_settings_do() -> None:
     settings = Settings(api_keys=KEYS, upstream_api_key=KEYS[0], search_api_key=KEYS[1], seal_keys=KEYS)
     for shown in (repr(settings), str(settings), settings.model_dump_json()):
         assert "-key" not in shown.replace("api_key", "").replace("seal_key", "")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/v1/models/m", "/v1/messages", "/v1/embeddings", "/"])
+async def test_no_request_is_reflected_with_the_key_for_upstream(path: str) -> None:
+    async with ScriptedUpstream(json_answer({})) as upstream:
+        settings = Settings(upstream=upstream.origin, upstream_api_key=SecretStr(UPSTREAM_KEY))
+        async with running_gateway(settings) as gateway:
+            assert (await gateway.client.request("TRACE", path)).status_code == 405
+    assert upstream.requests == []
