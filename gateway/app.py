@@ -262,7 +262,7 @@ class Gateway:
         if not self._proxied.matches(path):
             raise NotFound("there is nothing at this path")
         if exchange.scope["method"] == "TRACE":  # its answer is the request, the key for upstream with it
-            raise MethodNotAllowed("TRACE is not passed on")
+            raise MethodNotAllowed("TRACE is not passed on", headers=((b"allow", b"GET, HEAD, POST, PUT, DELETE"),))
         exchange.record.route = "proxied"
         model_id = path.removeprefix("/v1/models/")
         if model_id != path and exchange.scope["method"] == "GET" and _wants_anthropic(exchange):
@@ -272,7 +272,7 @@ class Gateway:
 
     async def _models(self, exchange: Exchange) -> None:
         if _wants_anthropic(exchange):
-            query = dict(parse_qsl(exchange.scope["query_string"].decode("latin-1")))
+            query = dict(parse_qsl(exchange.scope["query_string"].decode("latin-1"), keep_blank_values=True))
             await self._answer_models(exchange, lambda models: model_page(models, query))
         else:
             await proxy(exchange, self._services)

@@ -86,10 +86,10 @@ def model_page(models: list[ServedModel], query: Mapping[str, str]) -> dict[str,
     size = int(limit)
     ids = [model.id for model in models]
     after, before = query.get("after_id"), query.get("before_id")
-    if after is not None:
+    if after:
         rest = models[ids.index(after) + 1 :] if after in ids else []
         page, more = rest[:size], len(rest) > size
-    elif before is not None:
+    elif before:
         rest = models[: ids.index(before)] if before in ids else []
         page, more = rest[-size:], len(rest) > size
     else:

@@ -104,7 +104,10 @@ def _forwarded(summary: str, description: str, *, stream: bool = False) -> dict[
 def _models() -> dict[str, Any]:
     return {
         "summary": "List the models",
-        "description": "In Anthropic's shape for a request with anthropic-version, else upstream's as it is.",
+        "description": (
+            "In Anthropic's shape for a request with anthropic-version (a page of 20 where no limit is given), else "
+            "upstream's as it is, which may know no parameters."
+        ),
         "security": _KEY,
         "parameters": [
             {"name": "anthropic-version", "in": "header", "schema": {"type": "string"}},
