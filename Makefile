@@ -9,7 +9,7 @@ READY := .venv/.ready
 SOURCES := gateway recorder tests e2e bench cassettes examples tiny_model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench compare docs clean
+.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench compare fuzz docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,11 +31,12 @@ demo: $(READY)  ## one request through the loop, with no GPU, key or network
 test: $(READY)  ## the tests; ARGS='-k sse' picks some
 	$(BIN)/pytest $(ARGS)
 
-check: $(READY)  ## lint, format, strict types, the walls between the rooms
+check: $(READY)  ## lint, format, strict types, the walls between the rooms, known vulnerabilities
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/audit.py
 
 format: $(READY)  ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -58,6 +59,16 @@ bench: $(READY)  ## CPU time of the gateway beside its peers; ARGS=--help lists 
 
 compare: $(READY)  ## what this gateway and its peers do with the same requests
 	@$(BIN)/python -m e2e.compare $(ARGS)
+
+fuzz: .cache/fuzz/venv/.ready  ## atheris on what reads bytes, schemathesis on the routes; ARGS='--seconds 600 sse'
+	@.cache/fuzz/venv/bin/python -m tests.fuzz $(ARGS)
+
+# An environment of its own: schemathesis would be a plugin of every test.
+.cache/fuzz/venv/.ready: pyproject.toml
+	@test -x .cache/fuzz/venv/bin/python || $(PYTHON) -m venv .cache/fuzz/venv
+	.cache/fuzz/venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	.cache/fuzz/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group dev --group fuzz
+	@touch $@
 
 docs: .venv/.docs  ## build the pages into site/, as strictly as can be
 	$(BIN)/mkdocs build --strict --quiet
