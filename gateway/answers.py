@@ -50,6 +50,9 @@ class Answer(Protocol):
         """Begin; a stream's head goes out at once."""
 
     async def send(self, out: Out) -> None: ...
+    def wrote(self) -> None:
+        """Something went to the client another way than by ``send``."""
+
     async def finish(self) -> None: ...
     async def refuse(self, refused: Refused) -> None: ...
     async def fail(self, error: RequestError) -> None: ...
@@ -119,6 +122,9 @@ class StreamAnswer:
             )
         )
 
+    def wrote(self) -> None:
+        self._last = self._clock()
+
     async def finish(self) -> None:
         self.close()
         await self._exchange.send({"type": "http.response.body", "body": b""})
@@ -180,6 +186,9 @@ class JsonAnswer:
 
     async def send(self, out: Out) -> None:
         self._fold.take(out)
+
+    def wrote(self) -> None:
+        pass
 
     async def finish(self) -> None:
         await self.give(self._fold.message)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gateway.tools.base import SearchTool
     from gateway.turn import TurnRules
     from gateway.upstream import Upstream
+    from gateway.writer import BodyWriter
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,7 +27,8 @@ class Exchange:
 
     ``body`` is what goes upstream: the client's, or with the model map and the token cap applied. ``client_model`` is
     set only where the map changed the name: the name the answer must carry. ``target`` is the origin-form with query.
-    ``record`` is filled on the way and logged once by the app.
+    ``record`` is filled on the way and logged once by the app. ``writer`` writes pieces of a stream past ``send``,
+    where the server can.
 
     The app watches ``receive`` itself: when the client goes, the task that serves the exchange is cancelled, so a
     handler only has to let go of what it holds (``finally``) and leaves ``record.outcome`` alone.
@@ -39,6 +41,7 @@ class Exchange:
     target: str
     record: Record
     client_model: str | None = None
+    writer: BodyWriter | None = None
 
 
 @dataclass(frozen=True, slots=True)

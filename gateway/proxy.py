@@ -1,6 +1,6 @@
 """The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Final
 
@@ -11,6 +11,7 @@ from gateway.observe import outcome_of
 from gateway.rewrite import NameInStream, name_in_message
 from gateway.upstream import Response
 from gateway.wire.headers import Headers, header, response_headers, upstream_headers
+from gateway.writer import BodyWriter, writer_of
 
 _END_BYTES: Final = 2048
 """How much of an answer's beginning and end is kept, to read the figures for the log from."""
@@ -67,26 +68,60 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
     if response.status in _BODILESS:
         headers = _without_length(headers)  # of the body there would have been: the server takes it at its word
     await _head(exchange, response.status, headers)
-    send = exchange.send
-    first = earlier = before = last = b""
+    send, ends = exchange.send, _Ends()
     more = True
     try:
         while more:
             chunk = await response.read_chunk()
             more = not response.ended
-            if not first:
-                first = chunk
             if chunk:
-                earlier, before, last = before, last, chunk
+                ends.keep(chunk)
             if naming is not None:
                 chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
+            elif more and response.sink is None:  # a stream: most answers are here whole with their first piece
+                response.sink = _at_once(writer_of(send), ends)
             if chunk or not more:
                 await send({"type": "http.response.body", "body": chunk, "more_body": more})
     except UpstreamError as error:
         exchange.record.outcome = broken_off(error)
     finally:
-        end = last if first is last else b"".join((earlier[-_END_BYTES:], before[-_END_BYTES:], last))
-        exchange.record.answer_ends = first[:_END_BYTES], end[-_END_BYTES:]
+        exchange.record.answer_ends = ends.first[:_END_BYTES], ends.end()
+
+
+def _at_once(writer: BodyWriter | None, ends: "_Ends") -> Callable[[bytes], bool] | None:
+    """What passes a piece on in the instant it comes, while nothing else is on its way to the client."""
+    if writer is None:
+        return None
+
+    def pass_on(chunk: bytes) -> bool:
+        if not writer.is_free():
+            return False
+        ends.keep(chunk)
+        writer.write(chunk)
+        return True
+
+    return pass_on
+
+
+class _Ends:
+    """The first piece of an answer, and its last three."""
+
+    __slots__ = ("_before", "_earlier", "_last", "first")
+
+    def __init__(self) -> None:
+        self.first = self._earlier = self._before = self._last = b""
+
+    def keep(self, chunk: bytes) -> None:
+        """One more piece."""
+        self._earlier, self._before, self._last = self._before, self._last, chunk
+        if not self.first:
+            self.first = chunk
+
+    def end(self) -> bytes:
+        """The last bytes of all."""
+        if self.first is self._last:
+            return self._last[-_END_BYTES:]
+        return b"".join((self._earlier[-_END_BYTES:], self._before[-_END_BYTES:], self._last))[-_END_BYTES:]
 
 
 def _head(exchange: Exchange, status: int, headers: Headers) -> Awaitable[None]:

@@ -5,6 +5,7 @@ upstream connection, the tools, the pings.
 """
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 
 from gateway.answers import Answer, JsonAnswer, Refused, StreamAnswer, see_through
@@ -80,6 +81,7 @@ class _Run:
     async def _read_stream(self, response: Response) -> None:
         rounds, turn, send = self._rounds, self._rounds.turn, self._answer.send
         reader = SSEReader(self._settings.max_event_bytes)
+        response.sink = self._at_once(reader)
         while not turn.round_done:
             chunk = await response.read_chunk()
             if not chunk:
@@ -90,6 +92,21 @@ class _Run:
             finally:
                 if out:  # what came before an event that cannot be used is not lost
                     await send(out)
+
+    def _at_once(self, reader: SSEReader) -> Callable[[bytes], bool] | None:
+        """What passes an event on in the instant it comes, where it needs no change."""
+        writer, passes, wrote = self._exchange.writer, self._rounds.passes, self._answer.wrote
+        if writer is None:
+            return None
+
+        def pass_on(chunk: bytes) -> bool:
+            if not (reader.stands_alone(chunk) and writer.is_free() and passes(chunk)):
+                return False
+            writer.write(chunk)
+            wrote()
+            return True
+
+        return pass_on
 
     async def _read_json(self, response: Response) -> None:
         out: Out = []

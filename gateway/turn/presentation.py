@@ -13,6 +13,7 @@ from typing import ClassVar
 from gateway.errors import UpstreamBroken
 from gateway.turn.lifecycle import DELTAS, PIECE, Event
 from gateway.turn.marker import CLOSING, OPENING, ThinkMark
+from gateway.turn.plain import PlainDelta
 from gateway.turn.riding import EMPTY_DELTAS, PLAIN_DELTA, Tokens, Waiting
 
 Out = list[Event | bytes]
@@ -53,6 +54,8 @@ class View:
     """One upstream block, passed on as it is."""
 
     hidden: ClassVar[bool] = False
+    plain: ClassVar[str] = ""
+    """The kind of delta that goes to the client as it came, once the block is visible; "" where there is none."""
 
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self.start = start
@@ -84,6 +87,13 @@ class View:
             self.pieces.append(piece)
         self._pass(event, raw, out)
         return size_of(piece)
+
+    def passes(self, delta: PlainDelta) -> bool:
+        """Keep ``delta`` and say that it can go to the client as it came, if it can."""
+        if delta.kind != self.plain or delta.index != self._index:
+            return False
+        self.pieces.append(delta.piece)
+        return True
 
     def close(self, out: Out) -> None:
         """The block has ended."""
@@ -121,6 +131,8 @@ class View:
 class ThinkingView(View):
     """A ``thinking`` block. It always has a ``signature``, empty at its start."""
 
+    plain: ClassVar[str] = "thinking"
+
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self._signature = _text_of(start, "signature")
         super().__init__({**start, "signature": self._signature}, cursor)
@@ -146,6 +158,8 @@ class TextView(View):
     With ``sniff`` (no text of the round has been visible yet) text that begins with ``<think>`` becomes a
     ``thinking`` block up to ``</think>``.
     """
+
+    plain: ClassVar[str] = "text"
 
     def __init__(self, start: Event, cursor: Cursor, *, sniff: bool) -> None:
         super().__init__({**start, "text": ""}, cursor)

@@ -40,6 +40,9 @@ class Rounds(Protocol):
     def request(self) -> bytes:
         """The body of the next round's request."""
 
+    def passes(self, chunk: bytes) -> bool:
+        """Whether ``chunk`` is an event that goes to the client as it came: see :meth:`Turn.passes`."""
+
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
         """Feed the turn with a stream's events, up to the round's end."""
 
@@ -74,6 +77,9 @@ class MessagesRounds:
             turn.feed(event, frame.raw if frame.event == event.get("type") else None, out)
             if turn.round_done:
                 return
+
+    def passes(self, chunk: bytes) -> bool:
+        return self.turn.passes(chunk)
 
     def read_whole(self, body: bytes) -> Iterable[Event]:
         return events_of(read_message(body))
@@ -119,6 +125,9 @@ class TokenRounds:
             return jsonvalue.write(self._translator.request(jsonvalue.read(body)))
         except jsonvalue.Unreadable as error:
             raise InvalidRequest(f"the request cannot be read: {error}") from None
+
+    def passes(self, chunk: bytes) -> bool:
+        return False
 
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
         turn, translator = self.turn, self._translator

@@ -15,6 +15,7 @@ from gateway.turn.history import Block
 from gateway.turn.ids import server_id
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
 from gateway.turn.ownership import WEB_SEARCH
+from gateway.turn.plain import read_plain
 from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
 from gateway.turn.request import TurnRequest
 from gateway.turn.riding import EMPTY_DELTAS
@@ -107,6 +108,20 @@ class Turn:
     def round_done(self) -> bool:
         """Whether the round has come to its ``message_stop``."""
         return self._round.state is State.DONE
+
+    def passes(self, chunk: bytes) -> bool:
+        """Whether ``chunk`` is an event that goes to the client as it came; it is then taken, as by :meth:`feed`.
+
+        ``chunk`` is one whole event, or whatever else came, of which the answer is False.
+        """
+        view = self._open
+        if view is None or self._retained + len(chunk) > self._rules.max_retained_bytes:
+            return False
+        delta = read_plain(chunk)
+        if delta is None or delta.index != self._open_index or not view.passes(delta):
+            return False
+        self._retained += len(delta.piece)
+        return True
 
     def feed(self, event: Event, raw: bytes | None, out: Out) -> None:
         """Take one upstream event; ``raw`` are its own bytes, where they may go to the client unchanged.

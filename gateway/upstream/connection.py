@@ -9,6 +9,7 @@ pool looks at all connections once in a while (:meth:`Connection.check`).
 """
 
 import asyncio
+from collections.abc import Callable
 from itertools import chain
 from typing import Protocol, cast
 
@@ -53,13 +54,17 @@ class Response:
 
     A caller who does not read holds at most ``BUFFER_LIMIT`` (256 KiB) and one socket read (at most 256 KiB) of body
     in memory; after that upstream is held back by TCP.
+
+    ``sink``, if set, is offered each piece of body that comes while ``read_chunk`` waits, and says whether it took it;
+    ``read_chunk`` returns what it did not. So pieces stay in order, and one that is taken wakes nobody.
     """
 
-    __slots__ = ("_buffered", "_chunks", "_connection", "_error", "_since", "_waiter", "headers", "status")
+    __slots__ = ("_buffered", "_chunks", "_connection", "_error", "_since", "_waiter", "headers", "sink", "status")
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
         self.headers: Headers = []
+        self.sink: Callable[[bytes], bool] | None = None
         self._connection: Connection | None = connection  # None: no more bytes will come
         self._chunks: list[bytes] = []
         self._buffered = 0
@@ -146,6 +151,7 @@ class Connection(asyncio.Protocol):
         "_parser",
         "_response",
         "_reusable",
+        "_taken",
         "_transport",
         "_unsent",
         "_write_paused",
@@ -166,6 +172,7 @@ class Connection(asyncio.Protocol):
         self._head_only = False
         self._complete = False
         self._reusable = False
+        self._taken = False  # of the bytes that just came, the sink took some
         self._unsent: memoryview | None = None
         self._write_paused = False
 
@@ -258,6 +265,10 @@ class Connection(asyncio.Protocol):
             self._reusable = False  # something came after the answer: nobody's
         if self._complete:
             self._finish(response)
+        elif self._taken:
+            self._taken = False
+            self.overhead = 0
+            response._since = self.loop.time()
         elif response._waiter is not None:
             self._no_progress(response, len(data))
         elif response._buffered > BUFFER_LIMIT:
@@ -324,9 +335,12 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         response = self._response
         assert response is not None
+        waiter = response._waiter
+        if waiter is not None and response.sink is not None and not waiter.done() and response.sink(data):
+            self._taken = True
+            return
         response._chunks.append(data)
         response._buffered += len(data)
-        waiter = response._waiter
         if waiter is not None:
             response._waiter = None
             if not waiter.done():

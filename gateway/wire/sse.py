@@ -37,6 +37,10 @@ class SSEReader:
         self._at_start = True
         self._max = max_event_bytes
 
+    def stands_alone(self, chunk: bytes) -> bool:
+        """Whether ``chunk`` can be an event by itself, and not be fed: nothing before it is unfinished."""
+        return not (self._buffer or self._at_start or self._after_cr) and len(chunk) <= self._max
+
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that ``chunk`` completes, in order."""
         if self._at_start or self._after_cr or b"\r" in chunk:

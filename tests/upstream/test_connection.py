@@ -329,3 +329,63 @@ async def test_a_trailer_does_not_show_in_the_next_head() -> None:
     assert await first.read() == b"a"
     second = await wire.answered(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
     assert second.headers == [(b"content-length", b"0")]
+
+
+async def test_a_sink_takes_what_comes_while_somebody_waits_and_the_rest_is_read() -> None:
+    wire, taken = Wire(), list[bytes]()
+    response = await wire.answered(CHUNKED, b"1\r\na\r\n")
+
+    def sink(piece: bytes) -> bool:
+        if piece == b"no":
+            return False
+        taken.append(piece)
+        return True
+
+    response.sink = sink
+    assert await response.read_chunk() == b"a"  # it was here before anybody waited
+    waiting = begin(response.read_chunk())
+    await asyncio.sleep(0)
+    wire.connection.data_received(b"1\r\nb\r\n1\r\nc\r\n")
+    wire.connection.data_received(b"1\r\nd\r\n2\r\nno\r\n1\r\ne\r\n")
+    assert await waiting == b"noe"  # after one that it did not take, order forbids the next
+    assert taken == [b"b", b"c", b"d"]
+    waiting = begin(response.read_chunk())
+    await asyncio.sleep(0)
+    wire.connection.data_received(b"1\r\nf\r\n0\r\n\r\n")
+    assert await waiting == b""
+    assert taken == [b"b", b"c", b"d", b"f"]
+    assert wire.keeper.idles == 1
+
+
+async def test_what_a_sink_takes_is_progress() -> None:
+    wire = Wire()
+    response = await wire.answered(CHUNKED)
+    response.sink = lambda piece: True
+    waiting = begin(response.read_chunk())
+    await asyncio.sleep(0)
+    for _ in range(2 * HEAD_LIMIT // 1000):
+        wire.loop.now += 299.0
+        wire.connection.data_received(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
+        wire.check()
+    wire.loop.now += 300.0
+    wire.check()
+    with pytest.raises(UpstreamTimeout):
+        await waiting
+
+
+async def test_a_sink_is_offered_nothing_once_its_reader_has_gone() -> None:
+    wire, offered = Wire(), list[bytes]()
+    response = await wire.answered(CHUNKED)
+
+    def sink(piece: bytes) -> bool:
+        offered.append(piece)
+        return True
+
+    response.sink = sink
+    waiting = begin(response.read_chunk())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    wire.connection.data_received(b"1\r\na\r\n")
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert offered == []
