@@ -6,7 +6,7 @@ from typing import Protocol
 
 from gateway.asking import EVENT_STREAM_TYPE
 from gateway.endings import broken_off
-from gateway.errors import RequestError, TurnTimeout, error_body, error_type
+from gateway.errors import Overloaded, RequestError, TurnTimeout, error_body, error_type
 from gateway.exchange import Exchange
 from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
@@ -74,6 +74,11 @@ async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange,
             raise
         exchange.record.outcome = broken_off(error)
         await answer.fail(error)
+    except asyncio.CancelledError:
+        # The client went, or the server stops: of that a stream's client is told in its stream.
+        if answer.started and exchange.record.outcome != "client_gone":
+            await answer.fail(Overloaded("the gateway is being stopped"))
+        raise
     finally:
         answer.close()
 

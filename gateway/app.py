@@ -7,6 +7,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any
@@ -73,6 +74,12 @@ OPEN_ROUTES = frozenset({"/", "/health", "/ready", "/openapi.json"})
 """What needs no key."""
 
 READY_TIMEOUT_S = 5.0
+
+STOPPING = "stopping"
+"""In the server's state (ASGI's ``scope["state"]``) once it is being stopped."""
+
+FAREWELL_S = 2.0
+"""How long requests that outlived the server's patience have to tell their clients so."""
 
 
 def make_search(settings: Settings) -> WebSearch:
@@ -175,10 +182,18 @@ class Gateway:
         self._rules = ModelRules(self._names, settings.max_tokens_cap, Windows(upstream))
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        await self._farewells()
         await search.aclose()
         await upstream.aclose()
         self._ledger.flush()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _farewells(self) -> None:
+        """Wait for the requests that the server has just cancelled."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                while self._ledger.in_flight:  # noqa: ASYNC110  (once, at the very end)
+                    await asyncio.sleep(0.01)
 
     async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
         path = scope["path"]
@@ -290,6 +305,9 @@ class Gateway:
         await answer(exchange.send, status, headers, body)
 
     async def _ready(self, exchange: Exchange) -> None:
+        if STOPPING in exchange.scope["state"]:
+            await self._not_ready(exchange, "the gateway is being stopped")
+            return
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 response = await self._services.upstream.request("GET", "/health", self._upstream_headers(exchange))
@@ -300,8 +318,10 @@ class Gateway:
         if ready:
             await answer(exchange.send, 200, JSON, b'{"status":"ready"}')
         else:
-            body = error_body(error_type(503), "upstream cannot be reached, or says that it is not well")
-            await answer(exchange.send, 503, JSON, json.dumps(body).encode())
+            await self._not_ready(exchange, "upstream cannot be reached, or says that it is not well")
+
+    async def _not_ready(self, exchange: Exchange, why: str) -> None:
+        await answer(exchange.send, 503, JSON, json.dumps(error_body(error_type(503), why)).encode())
 
     def _upstream_headers(self, exchange: Exchange) -> Headers:
         """For a question of the gateway's own: with the credentials that the client's request would have."""

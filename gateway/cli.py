@@ -50,7 +50,7 @@ def serve(model: str | None, vllm_args: tuple[str, ...], **given: Any) -> None:
     if model is None:
         if vllm_args:
             raise click.UsageError("--vllm-arg is for the vLLM that --model starts: give --model NAME too")
-        server.serve(settings)
+        server.serve(settings, reread=lambda: read_settings(given))
     else:
         from gateway.vllm import running_vllm
 

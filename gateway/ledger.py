@@ -23,6 +23,11 @@ class Ledger:
         self._closed: list[Record] = []
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not over."""
+        return self._open
+
     def open(self, route: str) -> Record:
         """A request has come."""
         self._open += 1

@@ -7,34 +7,46 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 import uvicorn
-from prometheus_client import multiprocess
 from pydantic import SecretStr
 from uvicorn.server import ServerState
-from uvicorn.supervisors import Multiprocess
 
-from gateway.app import Gateway, make_search
+from gateway.app import STOPPING, Gateway, make_search
 from gateway.errors import SettingsError
 from gateway.log import configure_logging
 from gateway.metrics import MULTIPROCESS_DIR
 from gateway.reach import listens
 from gateway.settings import Settings, unknown_variables
 from gateway.strict import StrictProtocol
+from gateway.workers import Workers, end_with_supervisor
 
 KEEP_ALIVE_S = 75
 """How long an idle client connection is kept: longer than what balancers keep theirs, so that they close first."""
 
 
-def serve(settings: Settings, beside: AbstractContextManager[None] | None = None) -> None:
+LINGER_S = 1.0
+"""How long an idle connection is still listened to when the server stops: a request may be on its way, and is answered
+with ``connection: close``. Closing at once would lose it."""
+
+STALLED_S = 300
+"""A client that takes nothing of its answer for that long is dropped: nothing else would ever end its request."""
+
+
+def serve(
+    settings: Settings,
+    beside: AbstractContextManager[None] | None = None,
+    reread: Callable[[], Settings] | None = None,
+) -> None:
     """Serve until a signal ends it. Raises :class:`gateway.errors.SettingsError` for what shows only at the start.
 
-    ``beside`` is entered once the port is taken, before the first request is read, and left at the end.
+    ``beside`` is entered once the port is taken, before the first request is read, and left at the end. ``reread``
+    gives the settings that workers have after SIGHUP; the port, the address and the number of workers stay.
     """
     configure_logging(settings.log_level, settings.log_format)
     log = structlog.get_logger()
@@ -54,12 +66,16 @@ def serve(settings: Settings, beside: AbstractContextManager[None] | None = None
     with _listening(settings.host, settings.port) as listener, beside or nullcontext():
         host, port = listener.getsockname()[:2]
         log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", upstream=settings.upstream)
-        config = uvicorn_config(_Application(settings), drain_s=settings.drain_s, workers=settings.workers)
         if settings.workers == 1:
-            uvicorn.Server(config).run([listener])
+            uvicorn.Server(_config_of(settings)).run([listener])
         else:
+
+            def anew() -> uvicorn.Config:
+                read = reread() if reread else settings
+                return _config_of(read.model_copy(update={"seal_keys": read.seal_keys or settings.seal_keys}))
+
             with _shared_metrics():
-                _Workers(config, [listener]).run()
+                Workers(_config_of(settings), [listener], anew).run()
 
 
 @asynccontextmanager
@@ -88,6 +104,10 @@ async def loopback(app: Any, *, drain_s: float = 1) -> AsyncIterator[str]:
                 for task in late:
                     task.cancel()
             await lifespan.shutdown()
+
+
+def _config_of(settings: Settings) -> uvicorn.Config:
+    return uvicorn_config(_Application(settings), drain_s=settings.drain_s, workers=settings.workers)
 
 
 def uvicorn_config(app: Any, *, drain_s: float, workers: int = 1, factory: bool = True) -> uvicorn.Config:
@@ -119,15 +139,63 @@ class _Application:
 
     def __call__(self) -> Any:
         configure_logging(self.settings.log_level, self.settings.log_format)
+        end_with_supervisor()
         return Gateway(self.settings)
 
 
 class _Protocol(StrictProtocol):
-    """A client's connection, on which a small answer is one write."""
+    """A client's connection, on which a small answer is one write; in ``app_state`` stands whether the server stops."""
+
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self.transport = _HeadWithBody(self.loop, transport)
+        if STOPPING in self.app_state:  # it was accepted in the same moment
+            self.shutdown()
+
+    def shutdown(self) -> None:
+        self.app_state[STOPPING] = True
+        if self._is_idle():
+            self.loop.call_later(LINGER_S, self._close_if_idle)
+        else:
+            self.cycle.keep_alive = False
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if STOPPING in self.app_state and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drop_unless_read(self.transport.get_write_buffer_size() + 1)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _drop_unless_read(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < before:
+            self._stalled = self.loop.call_later(STALLED_S, self._drop_unless_read, left)
+        else:
+            self.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_if_idle(self) -> None:
+        if self._is_idle():
+            self.transport.close()
 
 
 class _HeadWithBody(asyncio.Transport):
@@ -163,6 +231,9 @@ class _HeadWithBody(asyncio.Transport):
     def abort(self) -> None:
         self._transport.abort()
 
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
@@ -174,16 +245,6 @@ class _HeadWithBody(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
-
-
-class _Workers(Multiprocess):
-    """uvicorn's supervisor, which replaces a worker that died; its in-flight requests leave the metrics with it."""
-
-    def keep_subprocess_alive(self) -> None:
-        before = {process.pid for process in self.processes}
-        super().keep_subprocess_alive()
-        for pid in before - {process.pid for process in self.processes}:
-            multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the package leaves it without types
 
 
 @contextmanager

@@ -5,40 +5,17 @@ import os
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.programs import Running, messages_gateway
+from tests.support.programs import messages_gateway
+from tests.support.serving import end, listens, serving, workers
 from tests.support.upstream import ScriptedUpstream, json_answer, raw, sse, sse_answer, text
 
 pytestmark = pytest.mark.anyio
-
-
-@asynccontextmanager
-async def serving(folder: Path, *flags: str, **env: str) -> AsyncIterator[tuple[Running, httpx.AsyncClient]]:
-    """``messages-gateway serve`` on a free port, once it answers."""
-    with messages_gateway("serve", "--port", "0", *flags, path=folder, env=env) as program:
-        url = (await asyncio.to_thread(program.says, r'\burl"?[=:]"?(http[^\s"]+)'))[1]
-        async with httpx.AsyncClient(base_url=url, timeout=10) as client:
-
-            async def answers() -> bool:
-                try:
-                    return (await client.get("/health")).status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            await eventually(answers, within_s=20)
-            yield program, client
-
-
-async def end(program: Running, number: signal.Signals = signal.SIGTERM) -> int:
-    program.process.send_signal(number)
-    return await asyncio.to_thread(program.end)
 
 
 async def test_it_serves_logs_and_ends(tmp_path: Path) -> None:
@@ -131,14 +108,3 @@ async def test_a_search_key_that_is_missing(tmp_path: Path) -> None:
     with messages_gateway("serve", "--port", "0", "--search-provider", "brave", path=tmp_path) as program:
         assert await asyncio.to_thread(program.end) == 1
     assert "GATEWAY_SEARCH_API_KEY" in program.said
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def workers(program: Running) -> list[int]:
-    """The processes that multiprocessing spawned for it."""
-    children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
