@@ -71,7 +71,7 @@ fuzz: .cache/fuzz/venv/.ready  ## atheris on what reads bytes, schemathesis on t
 	@touch $@
 
 docs: .venv/.docs  ## build the pages into site/, as strictly as can be
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .venv/.docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
