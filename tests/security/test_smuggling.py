@@ -52,7 +52,7 @@ def request(*fields: bytes, body: bytes = BODY, version: bytes = b"1.1") -> byte
     }.items(),
     ids=lambda item: item[0],
 )
-async def test_a_request_whose_end_is_in_doubt_is_refused_and_its_connection_closed(
+async def test_a_request_whose_end_is_in_doubt_ends_its_connection(
     doubtful: tuple[str, bytes],
 ) -> None:
     async with (
