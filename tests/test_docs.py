@@ -4,15 +4,13 @@ What stands in for the world: a scripted model server and a search engine on loo
 called ``claude`` and ``vllm``. Addresses in a command are replaced by theirs. A command that nothing below knows fails.
 """
 
-import io
 import json
 import os
 import re
-import runpy
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, redirect_stdout
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
@@ -108,6 +106,7 @@ OPTIONS: dict[tuple[str, ...], set[str]] = {
     # claude --help, 2.1.197
     ("claude",): {"-p", "--allowedTools"},
     ("docker", "run"): {"-d", "--name", "-p", "-v"},
+    ("docker", "build"): {"--file", "--tag"},
     ("kubectl", "create", "secret", "generic"): {"--from-literal"},
     ("kubectl", "apply"): {"-f"},
     ("kubectl", "rollout", "status"): set(),
@@ -361,32 +360,19 @@ async def curl(command: Command, here: World) -> None:
 
 
 async def python(command: Command, here: World) -> None:
-    """An example: in a thread of this process, or in one of its own where it is a server itself."""
+    """An example, as a process of its own."""
     script, *arguments = here.words(command)[1:]
     assert script.startswith("examples/")
     here.monkeypatch.setenv("ANTHROPIC_BASE_URL", here.gateway)
-    if script == "examples/rollout.py" and not arguments:
-        status, said = await to_the_end([script])
-        assert status == 0, said
-    elif script == "examples/rollout.py":
-        here.monkeypatch.syspath_prepend(str(ROOT / "examples"))
-        import rollout
+    async with AsyncExitStack() as stack:
+        if "--gateway" in arguments:
+            here.monkeypatch.syspath_prepend(str(ROOT / "examples"))
+            import rollout
 
-        async with rollout.played() as gateway:
-            arguments[arguments.index("--gateway") + 1] = gateway
-            said = await in_a_thread(script, arguments, here)
-    else:
-        said = await in_a_thread(script, arguments, here)
+            arguments[arguments.index("--gateway") + 1] = await stack.enter_async_context(rollout.played())
+        status, said = await to_the_end([script, *arguments])
+    assert status == 0, said
     assert "1.95.0" in said
-
-
-async def in_a_thread(script: str, arguments: list[str], here: World) -> str:
-    """What a script says."""
-    here.monkeypatch.setattr(sys, "argv", [script, *arguments])
-    said = io.StringIO()
-    with redirect_stdout(said):
-        await anyio.to_thread.run_sync(lambda: runpy.run_path(script, run_name="__main__"))
-    return said.getvalue()
 
 
 async def export(command: Command, here: World) -> None:
@@ -443,6 +429,8 @@ def check_options(command: Command, known: tuple[str, ...]) -> None:
         family = family_of(words[0])
         assert family is not None
         assert {*family.tool_flags, *family.reasoning_flags} <= set(words), command.place
+    for file in [word for word in words if word.startswith("deploy/")]:
+        assert (ROOT / file).is_file(), f"{command.place}: {file}"
     for name in re.findall(r"--from-literal=(\w+)=", " ".join(words)):
         assert name in {variable(setting) for setting in Settings.model_fields}, command.place
 
