@@ -6,10 +6,10 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := gateway recorder tests e2e bench cassettes examples tiny_model
+SOURCES := gateway recorder tests e2e bench load cassettes examples tiny_model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench compare fuzz docs clean
+.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench load load-short faults compare fuzz docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,15 @@ record: $(READY)  ## record the cassettes again, from a real vLLM serving the ti
 
 bench: $(READY)  ## CPU time of the gateway beside its peers; ARGS=--help lists what can be chosen
 	@$(BIN)/python -m bench.run $(ARGS)
+
+load: $(READY)  ## many streams, many turns, clients that stop reading: nothing lost, memory flat (ten minutes)
+	@$(BIN)/python -m load.run $(ARGS)
+
+load-short: $(READY)  ## the same in under a minute
+	@$(BIN)/python -m load.run --short $(ARGS)
+
+faults: $(READY)  ## whatever can fail, at every place of a request, and answers cut at every byte (some minutes)
+	FAULTS=long $(BIN)/pytest tests/faults $(ARGS)
 
 compare: $(READY)  ## what this gateway and its peers do with the same requests
 	@$(BIN)/python -m e2e.compare $(ARGS)

@@ -85,7 +85,7 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
     except UpstreamError as error:
         exchange.record.outcome = broken_off(error)
     finally:
-        exchange.record.answer_ends = ends.first[:_END_BYTES], ends.end()
+        exchange.record.answer_ends = ends.first, ends.end()
 
 
 def _at_once(writer: BodyWriter | None, ends: "_Ends") -> Callable[[bytes], bool] | None:
@@ -104,7 +104,7 @@ def _at_once(writer: BodyWriter | None, ends: "_Ends") -> Callable[[bytes], bool
 
 
 class _Ends:
-    """The first piece of an answer, and its last three."""
+    """The beginning of an answer's first piece, and the ends of its last three."""
 
     __slots__ = ("_before", "_earlier", "_last", "first")
 
@@ -113,15 +113,16 @@ class _Ends:
 
     def keep(self, chunk: bytes) -> None:
         """One more piece."""
-        self._earlier, self._before, self._last = self._before, self._last, chunk
+        # No more of it than is needed: pieces to a client that does not read are large, and have long been sent.
+        self._earlier, self._before, self._last = self._before, self._last, chunk[-_END_BYTES:]
         if not self.first:
-            self.first = chunk
+            self.first = chunk[:_END_BYTES]
 
     def end(self) -> bytes:
         """The last bytes of all."""
         if self.first is self._last:
-            return self._last[-_END_BYTES:]
-        return b"".join((self._earlier[-_END_BYTES:], self._before[-_END_BYTES:], self._last))[-_END_BYTES:]
+            return self._last
+        return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
 
 
 def _head(exchange: Exchange, status: int, headers: Headers) -> Awaitable[None]:
