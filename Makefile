@@ -76,7 +76,7 @@ fuzz: .cache/fuzz/venv/.ready  ## atheris on what reads bytes, schemathesis on t
 .cache/fuzz/venv/.ready: pyproject.toml
 	@test -x .cache/fuzz/venv/bin/python || $(PYTHON) -m venv .cache/fuzz/venv
 	.cache/fuzz/venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	.cache/fuzz/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group dev --group fuzz
+	.cache/fuzz/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group fuzz
 	@touch $@
 
 docs: .venv/.docs  ## build the pages into site/, as strictly as can be

@@ -17,6 +17,8 @@ from tests.support.search import ScriptedSearch, found
 from tests.support.upstream import Answer, ScriptedUpstream, SeenRequest, json_answer, message, sse, sse_answer, text
 
 PROGRAM = Path(sys.executable).with_name("schemathesis")
+CACHE = Path(".cache/fuzz")
+"""Where it keeps what it found for the next run."""
 
 
 def upstream_says(seen: SeenRequest) -> Answer:
@@ -36,6 +38,7 @@ def upstream_says(seen: SeenRequest) -> Answer:
 
 async def main() -> int:
     """Once without gateway keys, once with one; the status of the worse run."""
+    CACHE.mkdir(parents=True, exist_ok=True)
     worst = 0
     for keys in ((), ("team-a",)):
         async with ScriptedUpstream(upstream_says) as upstream:
@@ -54,7 +57,7 @@ async def main() -> int:
                     *headers,
                     *sys.argv[1:],
                 ]
-                process = await asyncio.create_subprocess_exec(*command)
+                process = await asyncio.create_subprocess_exec(*command, cwd=CACHE)
                 worst = max(worst, await process.wait())
     return worst
 
