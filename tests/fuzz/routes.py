@@ -38,7 +38,6 @@ def upstream_says(seen: SeenRequest) -> Answer:
 
 async def main() -> int:
     """Once without gateway keys, once with one; the status of the worse run."""
-    CACHE.mkdir(parents=True, exist_ok=True)
     worst = 0
     for keys in ((), ("team-a",)):
         async with ScriptedUpstream(upstream_says) as upstream:
@@ -63,4 +62,5 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
+    CACHE.mkdir(parents=True, exist_ok=True)
     sys.exit(asyncio.run(main()))
