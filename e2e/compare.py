@@ -36,6 +36,8 @@ FUNCTION = {
     "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
 }
 TIMEOUT_S = 60
+ASKED_WITHIN_S = 3
+LET_GO_WITHIN_S = 10
 
 
 @dataclass(frozen=True)
@@ -205,16 +207,16 @@ async def leaving(talk: Conversation) -> str:
     }
     post = asyncio.create_task(talk.client.post("/v1/messages", json=body))
     try:
-        await asyncio.wait_for(talk.upstream.answering.wait(), 10)
+        await asyncio.wait_for(talk.upstream.answering.wait(), ASKED_WITHIN_S)
     except TimeoutError:
         post.cancel()
         return "upstream was not asked"
     post.cancel()
     left = time.monotonic()
     try:
-        await asyncio.wait_for(talk.upstream.dropped.wait(), 10)
+        await asyncio.wait_for(talk.upstream.dropped.wait(), LET_GO_WITHIN_S)
     except TimeoutError:
-        return "not within 10 s"
+        return f"not within {LET_GO_WITHIN_S} s"
     return f"after {time.monotonic() - left:.1f} s"
 
 

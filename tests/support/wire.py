@@ -253,7 +253,7 @@ def written(value: Json) -> str:
 def _written(value: Any, indent: str) -> str:
     inner = indent + "  "
     flat = json.dumps(value, ensure_ascii=False)
-    if len(indent) + len(flat) <= 112:
+    if len(indent) + len(flat) <= 88:
         return flat
     if isinstance(value, dict):
         members = [f"{inner}{json.dumps(name)}: {_written(item, inner)}" for name, item in value.items()]
