@@ -17,25 +17,17 @@ import uvicorn
 from pydantic import SecretStr
 from uvicorn.server import ServerState
 
-from gateway.app import STOPPING, Gateway, make_search
+from gateway.app import Gateway, make_search
+from gateway.connection import ClientConnection
 from gateway.errors import SettingsError
 from gateway.log import configure_logging
 from gateway.metrics import MULTIPROCESS_DIR
 from gateway.reach import listens
 from gateway.settings import Settings, unknown_variables
-from gateway.strict import StrictProtocol
 from gateway.workers import Workers, end_with_supervisor
 
 KEEP_ALIVE_S = 75
 """How long an idle client connection is kept: longer than what balancers keep theirs, so that they close first."""
-
-
-LINGER_S = 1.0
-"""How long an idle connection is still listened to when the server stops: a request may be on its way, and is answered
-with ``connection: close``. Closing at once would lose it."""
-
-STALLED_S = 300
-"""A client that takes nothing of its answer for that long is dropped: nothing else would ever end its request."""
 
 
 def serve(
@@ -92,7 +84,7 @@ async def loopback(app: Any, *, drain_s: float = 1) -> AsyncIterator[str]:
         raise SettingsError("the application did not start; the log says why")
     loop = asyncio.get_running_loop()
     with _listening("127.0.0.1", 0) as listener:
-        server = await loop.create_server(lambda: _Protocol(config, state, lifespan.state), sock=listener)
+        server = await loop.create_server(lambda: ClientConnection(config, state, lifespan.state), sock=listener)
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
@@ -117,7 +109,7 @@ def uvicorn_config(app: Any, *, drain_s: float, workers: int = 1, factory: bool 
         factory=factory,
         workers=workers,
         loop="uvloop",
-        http=_Protocol,
+        http=ClientConnection,
         ws="none",
         interface="asgi3",
         lifespan="on",
@@ -141,110 +133,6 @@ class _Application:
         configure_logging(self.settings.log_level, self.settings.log_format)
         end_with_supervisor()
         return Gateway(self.settings)
-
-
-class _Protocol(StrictProtocol):
-    """A client's connection, on which a small answer is one write; in ``app_state`` stands whether the server stops."""
-
-    _stalled: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        super().connection_made(transport)
-        self.transport = _HeadWithBody(self.loop, transport)
-        if STOPPING in self.app_state:  # it was accepted in the same moment
-            self.shutdown()
-
-    def shutdown(self) -> None:
-        self.app_state[STOPPING] = True
-        if self._is_idle():
-            self.loop.call_later(LINGER_S, self._close_if_idle)
-        else:
-            self.cycle.keep_alive = False
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        if STOPPING in self.app_state and self.cycle is not None:
-            self.cycle.keep_alive = False
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._drop_unless_read(self.transport.get_write_buffer_size() + 1)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_waiting()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._stop_waiting()
-
-    def _drop_unless_read(self, before: int) -> None:
-        left = self.transport.get_write_buffer_size()
-        if left < before:
-            self._stalled = self.loop.call_later(STALLED_S, self._drop_unless_read, left)
-        else:
-            self.transport.abort()
-
-    def _stop_waiting(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
-
-    def _is_idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _close_if_idle(self) -> None:
-        if self._is_idle():
-            self.transport.close()
-
-
-class _HeadWithBody(asyncio.Transport):
-    """Holds an answer's head back until its body is written, or the event loop comes round.
-
-    uvicorn writes them one after the other; a write is the dearest thing there is on a small request's way.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._loop = loop
-        self._transport = transport
-        self._head = b""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data[:9] == b"HTTP/1.1 ":  # a body that begins like that is only held for as long
-            self._head = bytes(data)
-            self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def _flush(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.write(head)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
 
 
 @contextmanager
