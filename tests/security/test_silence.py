@@ -239,25 +239,32 @@ def assert_private(told: str, *more: str) -> None:
     ("tools", "stream"), [([], False), ([NATIVE], True), ([SEARCH], False)], ids=["proxied", "streamed", "hidden"]
 )
 async def test_an_upstream_that_fails_is_not_named(tools: list[dict[str, Any]], stream: bool) -> None:
-    plain, silent = free_port(), raw(then="stall")
-    faults: list[Answer] = [raw(), raw(then="reset"), raw(b"nonsense\r\n\r\n"), silent]
-    async with ScriptedUpstream(*faults) as upstream:
-        port = str(upstream.port)
-        origins = [
-            *([upstream.origin] * len(faults)),
-            f"http://127.0.0.1:{plain}",
-            f"https://localhost:{port}",
-            f"http://gpu-7.invalid:{port}",
-        ]
-        for origin in origins:
-            settings = Settings(upstream=origin, first_byte_timeout_s=0.2, connect_timeout_s=0.2)
-            async with running_gateway(settings, search=ScriptedSearch()) as gateway:
-                body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": tools, "stream": stream}
-                answer = await gateway.client.post("/v1/messages", json=body)
-                ready = await gateway.client.get("/ready")
-            assert answer.status_code in (502, 504)
-            for told in (answer, ready):
-                assert_private(str(told.headers) + told.text, port, str(plain))
+    body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": tools, "stream": stream}
+
+    async def fails(origin: str) -> None:
+        settings = Settings(upstream=origin, first_byte_timeout_s=0.2, connect_timeout_s=0.2)
+        async with running_gateway(settings, search=ScriptedSearch()) as gateway:
+            answer = await gateway.client.post("/v1/messages", json=body)
+            ready = await gateway.client.get("/ready")
+        assert answer.status_code in (502, 504)
+        for told in (answer, ready):
+            assert_private(str(told.headers) + told.text, origin.rpartition(":")[2])
+
+    async with (
+        ScriptedUpstream(raw()) as hangs_up,
+        ScriptedUpstream(raw(then="reset")) as resets,
+        ScriptedUpstream(raw(b"nonsense\r\n\r\n")) as babbles,
+        ScriptedUpstream(raw(then="stall")) as stalls,
+        asyncio.TaskGroup() as group,
+    ):
+        for upstream in (hangs_up, resets, babbles, stalls):
+            group.create_task(fails(upstream.origin))
+        for origin in (
+            f"http://127.0.0.1:{free_port()}",
+            f"https://localhost:{stalls.port}",
+            "http://gpu-7.invalid:8000",
+        ):
+            group.create_task(fails(origin))
 
 
 @pytest.mark.parametrize("tool", [NATIVE, SEARCH], ids=["native", "hidden"])
