@@ -1,5 +1,6 @@
 """Views of calls to the gateway's own tools: one that shows nothing, and one that shows a ``server_tool_use`` block."""
 
+from bisect import bisect_left
 from typing import Any
 
 import jiter
@@ -9,8 +10,9 @@ from gateway.turn.lifecycle import Event
 from gateway.turn.presentation import Cursor, Out, View, size_of
 from gateway.turn.riding import PLAIN_DELTA
 
-MAX_ARGUMENT_CHARS = 16_384
-"""Longer arguments are none: a search needs a fraction of it, and each piece is read together with all before it."""
+LIVE_CHARS = 4096
+"""Up to here each piece of the arguments is shown as it comes. It is read together with all before it, so that of
+longer ones, which no search needs, pieces wait for an eighth of what there is: the work stays in proportion."""
 
 
 class CallView(View):
@@ -26,8 +28,9 @@ class CallView(View):
         self.id: str = start["id"]
         self.name: str = start["name"]
         self._live = ""
+        self._waiting_pieces: list[str] = []
+        self._waiting_chars = 0
         self._broken = False
-        self._too_long = False
 
     def open(self, out: Out) -> None:
         if self.start.get("input"):
@@ -39,7 +42,7 @@ class CallView(View):
         return size_of(piece)
 
     def close(self, out: Out) -> None:
-        pass
+        self._take_waiting(out)
 
     def value(self) -> Event:
         return {"type": "tool_use", "id": self.id, "name": self.name, "input": self.input}
@@ -55,33 +58,42 @@ class CallView(View):
         """The arguments, None if they did not end as a JSON object."""
         if not self.pieces:
             return {}
-        if self._too_long:
-            return None
         try:
-            value = jiter.from_json("".join(self.pieces).encode())
-        except ValueError:
+            value = jsonvalue.read("".join(self.pieces).encode())
+        except jsonvalue.Unreadable:
             return None
         return value if isinstance(value, dict) else None
 
     def _argument(self, piece: str, out: Out) -> None:
         if piece:
             self.pieces.append(piece)
-        if self._broken:
-            return
-        if not self._live:
+        if not (self._live or self._waiting_pieces):
             piece = piece.lstrip(" \t\r\n")
-        room = MAX_ARGUMENT_CHARS - len(self._live)
-        if len(piece) > room:
-            self._too_long = True
-            piece = piece[:room]
-        if not piece:
+        if self._broken or not piece:
             return
-        longer = self._live + piece
-        if not longer.startswith("{") or not _begins_object(longer):
+        self._waiting_pieces.append(piece)
+        self._waiting_chars += len(piece)
+        if len(self._live) < LIVE_CHARS or self._waiting_chars * 8 >= len(self._live):
+            self._take_waiting(out)
+
+    def _take_waiting(self, out: Out) -> None:
+        """Show the waiting pieces, up to the first with which this is no valid beginning of an object."""
+        pieces, self._waiting_pieces, self._waiting_chars = self._waiting_pieces, [], 0
+        if not pieces:
+            return
+        valid = len(pieces)
+        if self._breaks(pieces):
             self._broken = True
-            return
-        self._live = longer
-        self._show(piece, out)
+            valid = bisect_left(range(valid), True, key=lambda last: self._breaks(pieces[: last + 1]))
+        if valid:
+            piece = "".join(pieces[:valid])
+            self._live += piece
+            self._show(piece, out)
+
+    def _breaks(self, pieces: list[str]) -> bool:
+        """Whether with these pieces this is no valid beginning of an object."""
+        text = self._live + "".join(pieces)
+        return not (text.startswith("{") and _begins_object(text))
 
     def _show(self, piece: str, out: Out) -> None:
         """Make a live piece visible: a hidden call shows none."""
@@ -110,6 +122,8 @@ class ServerCallView(CallView):
         return size
 
     def close(self, out: Out) -> None:
+        super().close(out)
+        self._show_waiting(out)
         self._cursor.close(self._index, out)
 
     def _show(self, piece: str, out: Out) -> None:
@@ -134,7 +148,7 @@ def read_input(text: str) -> Any:
 
 def _begins_object(text: str) -> bool:
     try:
-        jiter.from_json(text.encode(), partial_mode=True)
+        jiter.from_json(text.encode(), partial_mode=True, allow_inf_nan=False)
     except ValueError:
         return False
     return True

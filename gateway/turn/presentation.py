@@ -165,6 +165,8 @@ class TextView(View):
         super().__init__({**start, "text": ""}, cursor)
         self._held = _text_of(start, "text")
         self._sniff = sniff
+        self._early: list[Event] = []
+        """Citations of the text that is held."""
         self._think: _Think | None = None
         if self._held:
             self.pieces.append(self._held)
@@ -183,6 +185,8 @@ class TextView(View):
         if event["delta"]["type"] != "text_delta":
             if self._index >= 0:
                 self._pass(event, raw, out)
+            else:
+                self._early.append(event)
             return 0
         self.pieces.append(piece)
         if self._index >= 0:
@@ -226,6 +230,8 @@ class TextView(View):
         self._held = ""
         self._index = self._cursor.open(self.start, out)
         self._cursor.delta(self._index, {"type": "text_delta", "text": text}, out, self.waiting.leave())
+        for event in self._early:
+            self._pass(event, None, out)
 
 
 class _Think:

@@ -8,8 +8,8 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.tokens import TokenProbe
 from gateway.turn import jsonvalue
-from gateway.turn.history import is_ours
 from gateway.turn.ownership import GATEWAY_TOOLS, NOTHING, is_function, is_typed, read_tools
+from gateway.turn.returned import is_ours
 
 
 class Holds(NamedTuple):

@@ -9,9 +9,10 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
-from gateway.turn.history import Block, History, translate
+from gateway.turn.history import History, translate
 from gateway.turn.ownership import Declared, read_tools
 from gateway.turn.probe import look
+from gateway.turn.returned import Block
 from gateway.turn.seal import Sealer
 
 
@@ -73,12 +74,6 @@ class TurnRequest:
         """A round's own blocks and the results of its calls, for the requests after it."""
         self.rounds.append(jsonvalue.write({"role": "assistant", "content": blocks}))
         self.rounds.append(jsonvalue.write({"role": "user", "content": results}))
-
-    def add_late(self, results: list[Block]) -> None:
-        """The results of the history's late calls, in call order: they complete the request's last message."""
-        left = iter(results)
-        content = [one if isinstance(one, dict) else next(left) for one in self.history.last_results]
-        self.rounds.append(jsonvalue.write({"role": "user", "content": [*content, *self.history.last_rest]}))
 
 
 def read_request(body: bytes, rules: TurnRules) -> TurnRequest | None:

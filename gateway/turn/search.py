@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.turn.history import RESULT, Block, tool_result
 from gateway.turn.ownership import NativeTool
+from gateway.turn.returned import RESULT, Block, tool_result
 from gateway.turn.seal import Sealer
 from gateway.turn.sentences import ERROR_SENTENCES, NO_RESULTS
 from gateway.turn.tool import ErrorCode, SearchCall, SearchOutcome
@@ -39,11 +39,15 @@ def refuse(call: Call, code: ErrorCode) -> Call:
     return Call(call.upstream_id, call.name, call.server_id, None, SearchOutcome(ERROR_SENTENCES[code], error=code))
 
 
+def can_end_with_more(call: Call, outcome: SearchOutcome) -> bool:
+    """Whether the result's text can end with a sentence of its own: a native one has to be sealed for that."""
+    return call.server_id is None or bool(outcome.results)
+
+
 def answered(call: Call, outcome: SearchOutcome, ending: str, sealer: Sealer) -> tuple[Block, Block | None]:
     """The ``tool_result`` for upstream and, for a native call, the result block for the client.
 
-    ``ending`` is a sentence for the end of the text, "" for none; a native result without entries cannot carry one,
-    since it comes back without its text.
+    ``ending`` is a sentence for the end of the text, "" for none (see :func:`can_end_with_more`).
     """
     if call.server_id is None:
         text = f"{outcome.text}\n\n{ending}" if ending else outcome.text

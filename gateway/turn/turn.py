@@ -11,15 +11,15 @@ from typing import Any
 from gateway.errors import RequestTooLarge, UpstreamBroken
 from gateway.turn import jsonvalue
 from gateway.turn.calls import CallView, ServerCallView
-from gateway.turn.history import Block
 from gateway.turn.ids import server_id
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
 from gateway.turn.ownership import WEB_SEARCH
 from gateway.turn.plain import read_plain
 from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
 from gateway.turn.request import TurnRequest
+from gateway.turn.returned import Block
 from gateway.turn.riding import EMPTY_DELTAS
-from gateway.turn.search import Call, answered, make_call, refuse
+from gateway.turn.search import Call, answered, can_end_with_more, make_call, refuse
 from gateway.turn.sentences import NO_SEARCH_LEFT
 from gateway.turn.tool import SearchOutcome
 from gateway.turn.usage import Usage, iteration, latest, summed
@@ -95,7 +95,7 @@ class Turn:
 
     def late_calls(self) -> list[Call]:
         """Native calls of the history that are run before the first round, in call order."""
-        late = self._request.history.late
+        late = self._request.history.late_calls
         self._calls = [
             self._counted(make_call(call.upstream_id, WEB_SEARCH, call.server_id, call.input, self._declared.native))
             for call in late
@@ -120,7 +120,7 @@ class Turn:
         delta = read_plain(chunk)
         if delta is None or delta.index != self._open_index or not view.passes(delta):
             return False
-        self._retained += len(delta.piece)
+        self._retained += size_of(delta.piece)
         return True
 
     def feed(self, event: Event, raw: bytes | None, out: Out) -> None:
@@ -274,7 +274,10 @@ class Turn:
         """A call's outcome, to be given in call order; with the last one the next request is ready."""
         ending = ""
         if call is self._calls[-1] and self._declared.hidden and not self.over and self._last_round:
-            ending = NO_SEARCH_LEFT
+            if can_end_with_more(call, outcome):
+                ending = NO_SEARCH_LEFT
+            else:
+                self._end_an_earlier_result()
         result, block = answered(call, outcome, ending, self._rules.sealer)
         self.retain(size_of(result["content"]))
         self._results.append(result)
@@ -288,7 +291,14 @@ class Turn:
                 kept = [value for view in self._round.views if (value := view.value()) is not None]
                 self._request.add_round(kept, self._results)
             else:
-                self._request.add_late(self._results)
+                self._request.history.complete(self._results)
+
+    def _end_an_earlier_result(self) -> None:
+        """Say that no search is left in the last hidden result: a native one has been shown and sealed."""
+        for call, result in zip(reversed(self._calls[:-1]), reversed(self._results), strict=True):
+            if call.server_id is None:
+                result["content"] += f"\n\n{NO_SEARCH_LEFT}"
+                return
 
     @property
     def _last_round(self) -> bool:

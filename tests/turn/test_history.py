@@ -245,3 +245,63 @@ def test_what_is_not_ours_goes_on_as_it_is() -> None:
     assert play.asked[0]["messages"][3]["content"][:2] == [blank, fetch]
     assert play.asked[0]["messages"][3]["extra"] == 1
     assert play.asked[0]["messages"][-1] == 7
+
+
+SYSTEM = {"role": "system", "content": "The time is 10:00."}
+ANSWERED = {"role": "user", "content": [LISTED]}
+
+
+@pytest.mark.parametrize(
+    "between", [[SYSTEM, ANSWERED], [ANSWERED, SYSTEM], [ANSWERED, MORE], [SYSTEM, ANSWERED, MORE]]
+)
+def test_messages_beside_a_mixed_round_stay_and_part_nothing(between: list[dict[str, Any]]) -> None:
+    """A result that was run later, the client's own, and whatever else stands between two assistant messages."""
+    mixed = Playbook({"tools": [NATIVE, BASH]}, [[RUST, LS]]).json["content"]
+    call, client_call, result = mixed
+    history = [QUESTION, {"role": "assistant", "content": [call, client_call]}, *between]
+    history += [{"role": "assistant", "content": [result, DONE[0].value]}, MORE]
+    play = Playbook({"tools": [NATIVE, BASH], "messages": history}, [DONE])
+    ours = {"type": "tool_result", "tool_use_id": "call-rust", "content": found("rust").text}
+    assert play.searched == []
+    assert play.asked[0]["messages"] == [
+        QUESTION,
+        {"role": "assistant", "content": [RUST.value, LS.value]},
+        *({"role": "user", "content": [ours, LISTED]} if one is ANSWERED else one for one in between),
+        {"role": "assistant", "content": [DONE[0].value]},
+        MORE,
+    ]
+
+
+@pytest.mark.parametrize("end", [[SYSTEM, ANSWERED], [ANSWERED, SYSTEM], [ANSWERED]])
+def test_a_late_call_is_run_whatever_stands_beside_its_answer(end: list[dict[str, Any]]) -> None:
+    call, client_call, _ = Playbook({"tools": [NATIVE, BASH]}, [[RUST, LS]]).json["content"]
+    history = [QUESTION, {"role": "assistant", "content": [call, client_call]}, *end]
+    play = Playbook({"tools": [NATIVE, BASH], "messages": history}, [DONE])
+    ours = {"type": "tool_result", "tool_use_id": "call-rust", "content": found("rust").text}
+    assert [one.query for one in play.searched] == ["rust"]
+    assert play.asked[0]["messages"][2:] == [
+        {"role": "user", "content": [ours, LISTED]} if one is ANSWERED else one for one in end
+    ]
+
+
+def test_a_system_message_after_native_results_stays_after_them() -> None:
+    paused = Playbook({"tools": [NATIVE]}, [[RUST]], rules=TurnRules(SEALER, max_rounds=1))
+    history = [QUESTION, {"role": "assistant", "content": paused.json["content"]}, SYSTEM, MORE]
+    play = Playbook({"tools": [NATIVE], "messages": history}, [DONE])
+    ours = {"type": "tool_result", "tool_use_id": "call-rust", "content": found("rust").text}
+    assert play.asked[0]["messages"][2:] == [{"role": "user", "content": [ours]}, SYSTEM, MORE]
+
+
+def test_an_id_of_both_kinds_is_refused() -> None:
+    content = [call("srvtoolu_a"), {"type": "tool_use", "id": "srvtoolu_a", "name": "Bash", "input": {}}]
+    with pytest.raises(InvalidRequest, match=r"^messages.1.content.1.id: "):
+        Playbook({"messages": [QUESTION, {"role": "assistant", "content": content}, MORE]}, [DONE])
+
+
+@pytest.mark.parametrize("content", [None, 7, {"type": "text"}])
+def test_an_answer_that_cannot_be_read_goes_on_as_it_is(content: Any) -> None:
+    mixed = Playbook({"tools": [NATIVE, BASH]}, [[RUST, LS]]).json["content"]
+    odd = {"role": "user", "content": content}
+    play = Playbook({"tools": [NATIVE], "messages": [QUESTION, {"role": "assistant", "content": mixed}, odd]}, [DONE])
+    ours = {"type": "tool_result", "tool_use_id": "call-rust", "content": found("rust").text}
+    assert play.asked[0]["messages"][2:] == [{"role": "user", "content": [ours]}, odd]

@@ -284,6 +284,17 @@ def test_a_tag_elsewhere_is_text() -> None:
     assert [block["text"] for block in play.json["content"]] == ["Use <think> tags.", "<think>x</think>"]
 
 
+def test_a_citation_that_comes_before_its_text_is_visible_is_not_lost() -> None:
+    cited = {"type": "citations_delta", "citation": {"type": "page_location", "cited_text": "x"}}
+    said = text(" ", "Yes.")
+    early = Block(said.value, said.start, [said.deltas[0], cited, said.deltas[1]])
+    play = Playbook({"tools": [SEARCH]}, [[early]])
+    assert [event["delta"] for event in play.events if event["type"] == "content_block_delta"] == [
+        {"type": "text_delta", "text": " Yes."},
+        cited,
+    ]
+
+
 def test_thinking_always_has_a_signature() -> None:
     play = Playbook({"tools": [SEARCH]}, [[thinking("Hm."), text("Yes.")]])
     assert play.events[1]["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
@@ -338,8 +349,49 @@ def test_a_turn_whose_request_is_too_large_is_not_begun() -> None:
         Playbook({"tools": [SEARCH]}, [DONE], rules=room_for(-1))
 
 
-def test_arguments_longer_than_any_search_needs_are_none() -> None:
-    pieces = ["{", *(f'"{name}":"{"x" * 1000}",' for name in range(17)), '"query": "rust"}']
-    play = Playbook({"tools": [SEARCH]}, [[tool_use("web_search", pieces)], DONE])
-    assert play.searched == []
-    assert play.asked[1]["messages"][2]["content"][0]["content"] == ERROR_SENTENCES["invalid_tool_input"]
+def test_long_arguments_are_read_like_short_ones() -> None:
+    pieces = ["{", *(f'"{name}":"{"x" * 7}",' for name in range(3000)), '"query": "rust"}']
+    play = Playbook({"tools": [NATIVE]}, [[tool_use("web_search", pieces)], DONE])
+    assert [call.query for call in play.searched] == ["rust"]
+    assert len(play.folded["content"][0]["input"]) == 3001
+    assert without_seals(play.json) == without_seals(play.folded)
+    shown = [event["delta"] for event in play.events if event["type"] == "content_block_delta"]
+    assert shown[0]["partial_json"] == "{"
+    assert "".join(delta["partial_json"] for delta in shown if "partial_json" in delta) == "".join(pieces)
+
+
+@pytest.mark.parametrize("break_at", [1, 500, 1500, 2999])
+def test_long_arguments_are_shown_up_to_the_piece_that_breaks_them(break_at: int) -> None:
+    pieces = ["{", *(f'"{name}":"{"x" * 7}",' for name in range(3000)), '"query": "rust"}']
+    pieces[break_at] += "}"
+    play = Playbook({"tools": [NATIVE]}, [[tool_use("web_search", pieces)], DONE])
+    shown = [event["delta"]["partial_json"] for event in play.events if "partial_json" in event.get("delta", {})]
+    assert "".join(shown) == "".join(pieces[:break_at])
+    assert play.folded["content"][1]["content"]["error_code"] == "invalid_tool_input"
+
+
+def test_a_very_long_query_is_too_long() -> None:
+    play = Playbook({"tools": [NATIVE]}, [[tool_use("web_search", {"query": "x" * 17_000})], DONE])
+    for message in (play.json, play.folded):
+        assert message["content"][0]["input"] == {"query": "x" * 17_000}
+        assert message["content"][1]["content"]["error_code"] == "query_too_long"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_have_are_no_arguments(number: str) -> None:
+    play = Playbook({"tools": [NATIVE]}, [[tool_use("web_search", ['{"query": "rust", "n": ', number, "}"])], DONE])
+    assert play.in_stream.searched == []
+    assert play.folded["content"][1]["content"]["error_code"] == "invalid_tool_input"
+
+
+def test_when_the_last_result_cannot_say_that_no_search_is_left_an_earlier_hidden_one_does() -> None:
+    alias = {"name": "WebSearch", "input_schema": {"type": "object"}}
+    rules = TurnRules(SEALER, {"WebSearch": "web_search"}, max_rounds=2)
+    hidden = tool_use("WebSearch", {"query": "go"}, id="call-go")
+
+    def fails_at_rust(query: str) -> SearchOutcome:
+        return SearchOutcome("…", error="unavailable") if query == "rust" else found(query)
+
+    play = Playbook({"tools": [alias, NATIVE]}, [[hidden, RUST], DONE], fails_at_rust, rules)
+    told = [result["content"] for result in play.asked[1]["messages"][-1]["content"]]
+    assert told == [f"{found('go').text}\n\n{NO_SEARCH_LEFT}", ERROR_SENTENCES["unavailable"]]
