@@ -22,7 +22,7 @@ _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _DECODER = json.JSONDecoder()
-_INTEGER = re.compile(rb"-?[0-9]{1,18}")
+_INTEGER = re.compile(rb"-?[0-9]{1,400}")
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 
 
@@ -90,6 +90,10 @@ class Request:
 
 def read_request(body: bytes) -> Request | None:
     """Locate model, max_tokens and thinking.budget_tokens; None for a body that is no JSON object."""
+    try:
+        body.decode("utf-8")  # the walk looks at the values that may change only
+    except UnicodeDecodeError:
+        return None
     spans = _members(body, 0, len(body))
     if spans is None:
         return None

@@ -240,3 +240,13 @@ def test_an_endless_line_is_not_held_for_ever() -> None:
     line = b"data: " + b"x" * (1 << 20)
     assert naming.feed(line) == line
     assert naming.feed(b"y") == b"y"
+
+
+def test_a_body_that_is_not_utf_8_passes_as_it_came() -> None:
+    assert read_request(b'{"model":"claude-1","x":"\xff","max_tokens":9000}') is None
+
+
+def test_a_number_of_any_length_is_lowered() -> None:
+    request = read_request(b'{"max_tokens":' + b"9" * 60 + b"}")
+    assert request is not None
+    assert request.rewritten(None, 100) == b'{"max_tokens":100}'

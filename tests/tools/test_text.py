@@ -69,10 +69,18 @@ def test_a_text_over_the_limit_shows_whole_entries_and_says_what_is_missing() ->
     )
 
 
-def test_where_not_even_one_fits_none_is_shown() -> None:
-    text, shown = render([RUST, NEWS], 90)
-    assert shown == ()
-    assert text == "[Cut to fit: 0 of 2 results are shown. Search for something narrower to see others.]"
+def test_where_not_even_one_fits_it_is_cut() -> None:
+    """A search that found something never reads as one that found nothing."""
+    long = SearchResult("Rust 1.90", "https://blog.rust-lang.org/1.90", "word " * 300)
+    text, shown = render([long, NEWS], 250)
+    assert shown == (long,)
+    assert text.startswith("1. Rust 1.90\nhttps://blog.rust-lang.org/1.90\nword word")
+    assert text.endswith(
+        "word…\n\n[Cut to fit: 1 of 2 results are shown. Search for something narrower to see others.]"
+    )
+    assert len(text) <= 250
+    assert render([long], 60) == ("1. Rust 1.90…\n\n[Cut to fit.]", (long,))
+    assert render([long, NEWS], 30) == ("1. Rust…", (long,))
 
 
 results = st.lists(
@@ -88,7 +96,7 @@ results = st.lists(
 
 
 @settings(deadline=None, max_examples=50)
-@given(results, st.integers(100, 4000))
+@given(results, st.integers(len(NO_RESULTS), 4000))
 def test_text_and_results_always_agree(found: list[SearchResult], max_chars: int) -> None:
     cleaned = [clean(result) for result in found]
     text, shown = render(cleaned, max_chars)
@@ -102,4 +110,5 @@ def test_text_and_results_always_agree(found: list[SearchResult], max_chars: int
             *([result.page_age] if result.page_age else []),
             *([result.snippet] if result.snippet else []),
         ]
-        assert any(lines[i + 1 : i + 1 + len(entry)] == entry for i in at) is (number <= len(shown))
+        whole = any(lines[i + 1 : i + 1 + len(entry)] == entry for i in at)
+        assert whole is (number <= len(shown)) or (len(shown) == number == 1 and "…" in text)

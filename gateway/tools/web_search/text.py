@@ -1,5 +1,6 @@
 """The text the model reads: results as compact numbered entries, cleaned of markup."""
 
+import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
@@ -80,7 +81,8 @@ def clean(result: SearchResult) -> SearchResult:
 def render(results: Sequence[SearchResult], max_chars: int) -> tuple[str, tuple[SearchResult, ...]]:
     """The text for ``results``, at most ``max_chars`` long, and the results that it shows.
 
-    Only whole entries are shown; where some had to go, a closing sentence says so.
+    Only whole entries are shown; where some had to go, a closing sentence says so. The first is cut to what there is
+    room for, down to its title: a search that found something never reads as one that found nothing.
     """
     if not results:
         return NO_RESULTS, ()
@@ -92,7 +94,10 @@ def render(results: Sequence[SearchResult], max_chars: int) -> tuple[str, tuple[
         text = "\n\n".join([*entries[:shown], _cut_note(shown, len(results))])
         if len(text) <= max_chars:
             return text, tuple(results[:shown])
-    return _cut_note(0, len(results)), ()
+    note = f"\n\n{_cut_note(1, len(results))}" if len(results) > 1 else "\n\n[Cut to fit.]"
+    if len(note) > max_chars // 2:
+        note = ""  # the ellipsis says it
+    return _cut(entries[0], max_chars - len(note)) + note, tuple(results[:1])
 
 
 def _entry(number: int, result: SearchResult) -> str:
@@ -108,4 +113,4 @@ def _cut(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     head = text[: max_chars - 1]
-    return (head.rpartition(" ")[0] or head).rstrip() + "…"
+    return (re.split(r"\s(?=\S*$)", head)[0] or head).rstrip() + "…"
