@@ -416,6 +416,12 @@ async def listening(port: int) -> None:
 # --- the site
 
 
+def test_the_make_targets_of_the_contributing_page_are_those_there_are() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = re.findall(r"\bmake ([a-z0-9-]+)", page("contributing.md"))
+    assert set(shown) | {"help", "install", "clean"} == targets
+
+
 class _Loader(yaml.SafeLoader):
     """YAML with the tags of mkdocs.yml read as text."""
 
