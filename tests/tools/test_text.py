@@ -80,7 +80,7 @@ def test_where_not_even_one_fits_it_is_cut() -> None:
     )
     assert len(text) <= 250
     assert render([long], 60) == ("1. Rust 1.90…\n\n[Cut to fit.]", (long,))
-    assert render([long, NEWS], 30) == ("1. Rust…", (long,))
+    assert render([long, NEWS], 30) == ("1. Rust 1.90…", (long,))
 
 
 results = st.lists(
