@@ -92,6 +92,7 @@ async def streams(server: Server, double: Double, extent: Extent) -> str:
     """Every stream gets all its events, in order, with its own mark. Half pass through, half are turns."""
     events = round(extent.seconds * EVENTS_PER_S)
     await double.plan(Plan(events=events, lead=0, interval_s=1 / EVENTS_PER_S))
+    await metric(server, "")  # it answers, so it has opened all that it keeps open
     before = descriptors(server.process.pid)
     readers = []
     memory = Memory(server.process.pid)
