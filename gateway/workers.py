@@ -34,7 +34,7 @@ class Workers(Multiprocess):
         """Workers that finish what they have, and by when they are to be gone (monotonic seconds)."""
 
     def restart_all(self) -> None:
-        """Replace each worker once its successor serves; meanwhile signals are heard, and dead workers replaced."""
+        """Replace each worker once its successor serves. It finishes what it has while the rest goes on."""
         try:
             self.config = self._reread()
         except SettingsError as error:
