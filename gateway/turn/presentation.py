@@ -129,14 +129,14 @@ class View:
 
 
 class ThinkingView(View):
-    """A ``thinking`` block. It always has a ``signature``, empty at its start."""
+    """A ``thinking`` block. It always has its text and a ``signature``, empty at its start."""
 
     plain: ClassVar[str] = "thinking"
 
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self._signature = _text_of(start, "signature")
-        super().__init__({**start, "signature": self._signature}, cursor)
         self._thinking = _text_of(start, "thinking")
+        super().__init__({**start, "thinking": self._thinking, "signature": self._signature}, cursor)
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         piece = self._piece(event)

@@ -12,7 +12,7 @@ from gateway.wire.sse import SSEReader, write_event
 from tests.fuzz.grammar import MARK
 from tests.fuzz.targets import DEEP, RULES
 from tests.support.playbook import NATIVE, QUESTION
-from tests.support.upstream import message, sse, text, tool_use
+from tests.support.upstream import message, sse, text, thinking, tool_use
 
 ODD: list[Any] = [{}, [], 7, True]
 
@@ -67,6 +67,16 @@ def test_a_message_with_an_odd_value(path: str, odd: Any) -> None:
 def test_a_call_whose_name_is_none_is_the_clients_to_judge(odd: Any) -> None:
     said = put(message(tool_use("Bash", {}), stop_reason="end_turn"), "content.0.name", odd)
     assert reads(rounds_of(stream=False), said)[1]["content_block"]["name"] == odd  # type: ignore[call-overload]
+
+
+def test_thinking_that_starts_without_any() -> None:
+    said = sse(thinking("Hm."))
+    put(said, "1.content_block", {"type": "thinking"})
+    assert reads(rounds_of(stream=True), said)[1]["content_block"] == {  # type: ignore[call-overload]
+        "type": "thinking",
+        "thinking": "",
+        "signature": "",
+    }
 
 
 def test_a_message_without_usage() -> None:
