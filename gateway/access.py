@@ -19,9 +19,6 @@ class Keys:
     def __init__(self, keys: Sequence[SecretStr]) -> None:
         self._keys = tuple(key.get_secret_value().encode() for key in keys)
 
-    def __bool__(self) -> bool:
-        return bool(self._keys)
-
     def check(self, headers: Headers) -> None:
         """Raises :class:`AuthenticationFailed` where ``x-api-key`` or ``Authorization: Bearer`` holds none of them."""
         if not self._keys:

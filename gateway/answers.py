@@ -5,12 +5,12 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from gateway.asking import EVENT_STREAM_TYPE
-from gateway.endings import broken_off
+from gateway.endings import broken_off, send_whole
 from gateway.errors import Overloaded, RequestError, TurnTimeout, error_body, error_type
 from gateway.exchange import Exchange
 from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
-from gateway.wire.headers import Headers
+from gateway.wire.headers import Headers, without_length
 from gateway.wire.sse import write_event
 
 PING = write_event("ping", b'{"type":"ping"}')
@@ -139,7 +139,7 @@ class StreamAnswer:
         if self.started:
             await self._end(error_type(refused.status), refused.message())
         else:
-            await send_whole(self._exchange, refused.status, refused.headers, refused.body)
+            await send_whole(self._exchange.send, refused.status, refused.headers, refused.body)
 
     async def fail(self, error: RequestError) -> None:
         await self._end(error.type, error.message)
@@ -200,26 +200,13 @@ class JsonAnswer:
 
     async def give(self, message: Event) -> None:
         """Send a message that was not made of events."""
-        await send_whole(self._exchange, 200, self._headers, jsonvalue.write(message))
+        await send_whole(self._exchange.send, 200, self._headers, jsonvalue.write(message))
 
     async def refuse(self, refused: Refused) -> None:
-        await send_whole(self._exchange, refused.status, refused.headers, refused.body)
+        await send_whole(self._exchange.send, refused.status, refused.headers, refused.body)
 
     async def fail(self, error: RequestError) -> None:
         raise error
 
     def close(self) -> None:
         pass
-
-
-async def send_whole(exchange: Exchange, status: int, headers: Headers, body: bytes) -> None:
-    """Answer with a body that is there as a whole."""
-    exchange.record.status = status
-    fields = [*without_length(headers), (b"content-length", str(len(body)).encode())]
-    await exchange.send({"type": "http.response.start", "status": status, "headers": fields})
-    await exchange.send({"type": "http.response.body", "body": body})
-
-
-def without_length(headers: Headers) -> Headers:
-    """The headers for another body than the one that came with them."""
-    return [pair for pair in headers if pair[0] != b"content-length"]

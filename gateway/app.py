@@ -21,10 +21,11 @@ from starlette.routing import Route, Router
 
 from gateway import openapi
 from gateway.access import Keys, is_plain
+from gateway.asking import asking_headers
 from gateway.body import ClientGone, read_body
 from gateway.classify import TokenRequest, classify
 from gateway.dialect import UpstreamDialect
-from gateway.endings import JSON, answer, noting, refuse
+from gateway.endings import JSON, noting, refuse, send_whole
 from gateway.errors import (
     MethodNotAllowed,
     NotFound,
@@ -53,7 +54,7 @@ from gateway.turnstile import Turnstile
 from gateway.upstream import Upstream
 from gateway.watch import Watch
 from gateway.windows import ModelRules, Windows
-from gateway.wire.headers import Headers, header, response_headers, upstream_headers
+from gateway.wire.headers import Headers, header, response_headers
 from gateway.writer import writer_of
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -106,8 +107,6 @@ class Gateway:
         self._settings = settings
         self._search = search
         self._keys = Keys(settings.api_keys)
-        key = settings.upstream_api_key
-        self._upstream_key = key.get_secret_value() if key else None
         self._metrics = Metrics()
         self._ledger = Ledger(self._metrics, RequestLog(settings.log_level, settings.log_format))
         self._names = ModelMap(settings.model_map)
@@ -301,8 +300,7 @@ class Gateway:
         if status == 200:
             body = json.dumps(view(client_models(read_list(body), self._names))).encode()
             headers = [(b"content-type", b"application/json")]
-        headers = [field for field in response_headers(headers) if field[0] != b"content-length"]
-        await answer(exchange.send, status, headers, body)
+        await send_whole(exchange.send, status, response_headers(headers), body)
 
     async def _ready(self, exchange: Exchange) -> None:
         if STOPPING in exchange.scope["state"]:
@@ -316,22 +314,16 @@ class Gateway:
         except (UpstreamError, TimeoutError):
             ready = False
         if ready:
-            await answer(exchange.send, 200, JSON, b'{"status":"ready"}')
+            await send_whole(exchange.send, 200, JSON, b'{"status":"ready"}')
         else:
             await self._not_ready(exchange, "upstream cannot be reached, or says that it is not well")
 
     async def _not_ready(self, exchange: Exchange, why: str) -> None:
-        await answer(exchange.send, 503, JSON, json.dumps(error_body(error_type(503), why)).encode())
+        await send_whole(exchange.send, 503, JSON, json.dumps(error_body(error_type(503), why)).encode())
 
     def _upstream_headers(self, exchange: Exchange) -> Headers:
         """For a question of the gateway's own: with the credentials that the client's request would have."""
-        headers = upstream_headers(
-            exchange.scope["headers"],
-            upstream_api_key=self._upstream_key,
-            gateway_keys=bool(self._keys),
-            identity=True,
-        )
-        return [field for field in headers if field[0] in _OWN_HEADERS]
+        return [field for field in asking_headers(exchange, self._settings) if field[0] in _OWN_HEADERS]
 
     # What the gateway answers itself
 

@@ -1,4 +1,4 @@
-"""What the loop and token requests have in common when they ask upstream."""
+"""What all that ask upstream have in common."""
 
 import asyncio
 from contextlib import suppress
@@ -18,14 +18,14 @@ JSON_TYPE = b"application/json"
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 
 
-def asking_headers(exchange: Exchange, settings: Settings) -> Headers:
-    """The client's end-to-end headers for upstream, which is to answer without a content encoding."""
+def asking_headers(exchange: Exchange, settings: Settings, *, identity: bool = True) -> Headers:
+    """The client's end-to-end headers for upstream; with ``identity`` it is to answer without a content encoding."""
     key = settings.upstream_api_key
     return upstream_headers(
         exchange.scope["headers"],
         upstream_api_key=None if key is None else key.get_secret_value(),
         gateway_keys=bool(settings.api_keys),
-        identity=True,
+        identity=identity,
     )
 
 

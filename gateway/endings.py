@@ -4,14 +4,14 @@ from gateway.errors import Overloaded, RequestError, TurnTimeout, UpstreamError,
 from gateway.exchange import Message, Send
 from gateway.observe import Outcome, Record, outcome_of
 from gateway.turn.lifecycle import UpstreamStreamError
-from gateway.wire.headers import Headers
+from gateway.wire.headers import Headers, without_length
 
 JSON: Headers = [(b"content-type", b"application/json")]
 
 
-async def answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send a whole answer; the content-length is added."""
-    fields = [*headers, (b"content-length", b"%d" % len(body))]
+async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole answer; its own content-length takes the place of one in ``headers``."""
+    fields = [*without_length(headers), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})
 
@@ -24,7 +24,7 @@ async def refuse(error: RequestError, record: Record, send: Send) -> None:
     record.answered = True
     record.status = error.status
     record.outcome = _outcome_of(error)
-    await answer(send, error.status, [*JSON, *error.headers], error.body())
+    await send_whole(send, error.status, [*JSON, *error.headers], error.body())
 
 
 def broken_off(error: RequestError) -> Outcome:

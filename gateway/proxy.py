@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Final
 
+from gateway.asking import asking_headers
 from gateway.endings import broken_off
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.exchange import Exchange, Services
 from gateway.observe import outcome_of
 from gateway.rewrite import NameInStream, name_in_message
 from gateway.upstream import Response
-from gateway.wire.headers import Headers, header, response_headers, upstream_headers
+from gateway.wire.headers import Headers, header, response_headers, without_length
 from gateway.writer import BodyWriter, writer_of
 
 _END_BYTES: Final = 2048
@@ -26,14 +27,7 @@ async def proxy(exchange: Exchange, services: Services) -> None:
     so that the client can tell.
     """
     record = exchange.record
-    settings = services.settings
-    key = settings.upstream_api_key
-    headers = upstream_headers(
-        exchange.scope["headers"],
-        upstream_api_key=key.get_secret_value() if key else None,
-        gateway_keys=bool(settings.api_keys),
-        identity=exchange.client_model is not None,
-    )
+    headers = asking_headers(exchange, services.settings, identity=exchange.client_model is not None)
     record.rounds = 1
     record.request = exchange.body
     started = perf_counter()
@@ -55,18 +49,18 @@ async def _pass_on(exchange: Exchange, response: Response) -> None:
     if name is None or header(headers, b"content-encoding") not in (None, b"identity"):
         await _stream(exchange, response, headers, None)
     elif (header(headers, b"content-type") or b"").startswith(b"text/event-stream"):
-        await _stream(exchange, response, _without_length(headers), NameInStream(name))
+        await _stream(exchange, response, without_length(headers), NameInStream(name))
     else:
         # Upstream sends a JSON answer when all of it is there, so that waiting for its end costs no time.
         body = name_in_message(await response.read(), name)
-        await _head(exchange, response.status, [*_without_length(headers), (b"content-length", b"%d" % len(body))])
+        await _head(exchange, response.status, [*without_length(headers), (b"content-length", b"%d" % len(body))])
         exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
         await exchange.send({"type": "http.response.body", "body": body})
 
 
 async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
     if response.status in _BODILESS:
-        headers = _without_length(headers)  # of the body there would have been: the server takes it at its word
+        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
     await _head(exchange, response.status, headers)
     send, ends = exchange.send, _Ends()
     more = True
@@ -134,7 +128,3 @@ def _head(exchange: Exchange, status: int, headers: Headers) -> Awaitable[None]:
     else:
         record.request = b""  # the answer names the model
     return exchange.send({"type": "http.response.start", "status": status, "headers": headers})
-
-
-def _without_length(headers: Headers) -> Headers:
-    return [field for field in headers if field[0] != b"content-length"]

@@ -54,7 +54,7 @@ class ModelRules:
     """The model map and the token cap in force, applied to a request on its way upstream."""
 
     def __init__(self, names: ModelMap, cap: int | Literal["auto"] | None, windows: Windows) -> None:
-        self.names = names
+        self._names = names
         self._cap = cap
         self._windows = windows
         self.in_force = bool(names) or cap is not None
@@ -67,7 +67,7 @@ class ModelRules:
         request = read_request(body)
         if request is None:
             return body, None
-        model = request.model and self.names.upstream_name(request.model)
+        model = request.model and self._names.upstream_name(request.model)
         cap = self._cap
         if cap == "auto":
             cap = await self._windows.of(model, headers) if model and request.max_tokens is not None else None

@@ -9,8 +9,6 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 
-Object = dict[str, Any]
-
 
 class Unreadable(ValueError):
     """The bytes are not JSON that can be read here: malformed, not UTF-8, or nested too deep."""

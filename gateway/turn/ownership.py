@@ -52,11 +52,6 @@ class Declared:
     hidden: frozenset[str] = field(default_factory=frozenset)
     upstream_tools: list[Any] | None = None
 
-    @property
-    def any_ours(self) -> bool:
-        """Whether a gateway tool is declared at all."""
-        return self.native is not None or bool(self.hidden)
-
 
 NOTHING = Declared()
 

@@ -5,6 +5,7 @@
 """
 
 from gateway.upstream.client import Upstream
-from gateway.upstream.connection import Headers, Response
+from gateway.upstream.connection import Response
+from gateway.wire.headers import Headers
 
 __all__ = ["Headers", "Response", "Upstream"]

@@ -3,9 +3,10 @@
 import ssl
 
 from gateway.errors import InvalidRequest, UpstreamBroken
-from gateway.upstream.connection import Headers, Response
+from gateway.upstream.connection import Response
 from gateway.upstream.origin import parse_origin
 from gateway.upstream.pool import Pool
+from gateway.wire.headers import Headers
 
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _END = (b"", b"")  # joined by line breaks, the empty line

@@ -16,9 +16,7 @@ from typing import Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gateway.errors import UpstreamBroken, UpstreamError, UpstreamTimeout
-
-Headers = list[tuple[bytes, bytes]]
-"""Header fields in wire order, duplicates kept. Names are lower-case, values as sent, white space before them gone."""
+from gateway.wire.headers import Headers
 
 BUFFER_LIMIT = 256 * 1024
 """Body bytes held for a caller who does not read; with more, the socket is no longer read. See :class:`Response`."""

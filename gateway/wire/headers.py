@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
-"""Lower-case names, in wire order, duplicates kept."""
+"""Header fields in wire order, duplicates kept. Names are lower-case, values as sent, white space before them gone."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -57,6 +57,11 @@ def upstream_headers(
 def response_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers of an answer to the client, from upstream's (lower-case names); a content-length stays."""
     return _without(upstream, HOP_BY_HOP)
+
+
+def without_length(headers: Headers) -> Headers:
+    """The headers for another body than the one that came with them."""
+    return [pair for pair in headers if pair[0] != b"content-length"]
 
 
 def _without(headers: Iterable[tuple[bytes, bytes]], drops: frozenset[bytes]) -> Headers:
