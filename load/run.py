@@ -32,6 +32,7 @@ from gateway.settings import Settings
 
 EVENTS_PER_S = 10
 OPENED_PER_S = 200
+IN_FLIGHT = "messages_gateway_requests_in_flight"
 SETTLE_S = 6
 """Until idle connections to upstream, kept for 4 s, are gone."""
 STALLED_KB = 2000
@@ -92,7 +93,7 @@ async def streams(server: Server, double: Double, extent: Extent) -> str:
     """Every stream gets all its events, in order, with its own mark. Half pass through, half are turns."""
     events = round(extent.seconds * EVENTS_PER_S)
     await double.plan(Plan(events=events, lead=0, interval_s=1 / EVENTS_PER_S))
-    await metric(server, "")  # it answers, so it has opened all that it keeps open
+    await metric(server, IN_FLIGHT)  # it answers, so it has opened all that it keeps open
     before = descriptors(server.process.pid)
     readers = []
     memory = Memory(server.process.pid)
@@ -120,7 +121,7 @@ async def streams(server: Server, double: Double, extent: Extent) -> str:
     await asyncio.sleep(SETTLE_S)
     left = descriptors(server.process.pid) - before
     ok = await metric(server, r'messages_gateway_requests_total\{outcome="ok",route="/v1/messages",status="2xx"\}')
-    in_flight = await metric(server, "messages_gateway_requests_in_flight")
+    in_flight = await metric(server, IN_FLIGHT)
     if left > 0 or ok != extent.streams or in_flight != 1:  # the one that asks
         raise Fault(f"{left} descriptors left, {ok:g} requests ok, {in_flight - 1:g} in flight")
     total = events * extent.streams
