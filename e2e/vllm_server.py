@@ -101,10 +101,10 @@ def _name_it_vllm(folder: Path) -> None:
 
 
 def tiny_model(environment: Path) -> Path:
-    """The folder of the tiny model, trained now if it is not there yet (about 40 minutes on one core)."""
+    """The folder of the tiny model, trained now if it is not there yet (about 45 minutes on one core)."""
     folder = cache_folder() / "tiny-model"
     if not (folder / "config.json").exists():
-        print(f"making the tiny model in {folder} (once, about 40 minutes; `make tiny-model` does it too)", flush=True)
+        print(f"making the tiny model in {folder} (once, about 45 minutes; `make tiny-model` does it too)", flush=True)
         command = [str(environment / "bin" / "python"), "-m", "tiny_model", "--output", str(folder)]
         if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
             raise Failure("the tiny model could not be made")

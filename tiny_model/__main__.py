@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 REQUIREMENTS = ("torch>=2.6", "transformers>=4.56", "tokenizers>=0.22", "jinja2>=3.1")
-SEED, STEPS = 0, 2200
+SEED = 0
 
 
 def cache_folder() -> Path:
@@ -25,8 +25,7 @@ def cache_folder() -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tiny_model", description="Make the tiny tool-calling model.")
     parser.add_argument("--output", type=Path, default=cache_folder() / "tiny-model", help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--steps", type=int, default=STEPS, help="training batches; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="same seed, same threads, same weights; default: 1")
     parser.add_argument("--again", action="store_true", help="make it again where it is already there")
     options = parser.parse_args()
@@ -38,9 +37,11 @@ def main() -> int:
 
     from tiny_model.train import train
 
-    print(f"Making {options.output}: about 40 minutes on one core.", flush=True)
+    print(f"Making {options.output}: about 45 minutes on one core.", flush=True)
     unfinished = options.output.with_name(options.output.name + ".unfinished")
-    train(unfinished, seed=options.seed, steps=options.steps, threads=options.threads)
+    if options.again:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    train(unfinished, seed=options.seed, threads=options.threads)
     shutil.rmtree(options.output, ignore_errors=True)
     unfinished.rename(options.output)
     print(f"Made {options.output}")

@@ -7,7 +7,7 @@ A conversation is a system prompt, some tools, and one or more scenes. Each scen
 with the model's answer. Messages have the shape that a chat template reads (role, content, reasoning, tool_calls).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -17,6 +17,7 @@ from tiny_model.world import Release
 
 Message = dict[str, Any]
 Tool = dict[str, Any]
+Scene = Callable[[Random, str], list[Message]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,9 @@ class Conversation:
     thinking: bool
 
 
-def some_conversation(rng: Random, longest: int = 5) -> Conversation:
-    """One conversation, of one to five scenes, and no more than ``longest``."""
+def some_conversation(rng: Random, longest: int = 5, weights: Mapping[Scene, float] | None = None) -> Conversation:
+    """One conversation, of one to five scenes, and no more than ``longest``; ``weights`` says how often each comes."""
+    weights = SCENES if weights is None else weights
     thinking = rng.random() < 0.9
     search, command = rng.choice(("web_search",) * 3 + ("WebSearch",)), "Bash"
     messages: list[Message] = []
@@ -40,7 +42,7 @@ def some_conversation(rng: Random, longest: int = 5) -> Conversation:
         messages += rng.choice((_greeting, _no_way_to_search))(rng, search)
     else:
         scenes = rng.choices(
-            list(SCENES), weights=list(SCENES.values()), k=min(longest, rng.choice((1,) * 10 + (2, 2, 3, 4, 5)))
+            list(weights), weights=list(weights.values()), k=min(longest, rng.choice((1,) * 10 + (2, 2, 3, 4, 5)))
         )
         needs_command = any(scene in (_command, _search_and_command) for scene in scenes)
         tools = _tools(rng, search, command, needs_command)
@@ -263,8 +265,6 @@ def _no_way_to_search(rng: Random, search: str) -> list[Message]:
     ]
 
 
-Scene = Callable[[Random, str], list[Message]]
-
 SCENES: dict[Scene, float] = {
     _one_search: 0.38,
     _two_searches_at_once: 0.15,
@@ -275,3 +275,14 @@ SCENES: dict[Scene, float] = {
     _greeting: 0.08,
 }
 """What a scene may be, and how often."""
+
+HARD_SCENES: dict[Scene, float] = {
+    _one_search: 0.20,
+    _two_searches_at_once: 0.25,
+    _one_search_after_the_other: 0.25,
+    _search_and_command: 0.15,
+    _command: 0.08,
+    _search_that_fails: 0.03,
+    _greeting: 0.04,
+}
+"""The same, with more of those that have two things to keep apart."""

@@ -1,11 +1,13 @@
 """Train the model and write it as vLLM loads it: weights, configuration, tokenizer, chat template.
 
-One thread and one seed: on the same kind of machine, the same weights.
+Two lessons, each from what the one before it has written, so that a run that was stopped goes on with the next one. One
+thread and one seed: on the same kind of machine, the same weights.
 """
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -14,15 +16,12 @@ from tokenizers import Tokenizer
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from tiny_model.conversations import some_conversation
+from tiny_model.conversations import HARD_SCENES, SCENES, Scene, some_conversation
 from tiny_model.template import TEMPLATE, pieces
 from tiny_model.tokenizer import PAD, TURN_END, make_tokenizer
 
-PEAK_LEARNING_RATE = 2e-3
 WARMUP_STEPS = 100
 BATCH_TOKENS = 3000
-SHORT_PART = 0.5
-"""The part of the training that has conversations of one scene only: to copy is learnt sooner from short ones."""
 HEARD_WEIGHT = 0.2
 """How much what others say counts, beside 1 for the model's own words. A tool's results repeat names and versions, so
 predicting them teaches copying long before the model's few words would."""
@@ -31,23 +30,48 @@ Sample = tuple[list[int], list[float]]
 """Tokens, and how much each counts."""
 
 
-def train(folder: Path, *, seed: int, steps: int, threads: int) -> None:
-    """Train for ``steps`` batches and write the model to ``folder``, replacing what is there."""
-    torch.manual_seed(seed)
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """``steps`` batches; the first ``short_steps`` of conversations of one scene, for to copy is learnt from those."""
+
+    steps: int
+    short_steps: int
+    learning_rate: float
+    scenes: Mapping[Scene, float]
+
+
+LESSONS = (Lesson(1800, 900, 2e-3, SCENES), Lesson(700, 0, 1e-3, HARD_SCENES))
+
+
+def train(folder: Path, *, seed: int, threads: int) -> None:
+    """Write the trained model to ``folder``; goes on after the last lesson that is done there."""
     torch.set_num_threads(threads)
-    rng = Random(seed)
-    tokenizer = make_tokenizer(rng)
-    model = _model(tokenizer)
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {tokenizer.get_vocab_size()} tokens", flush=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
-    batches = _batches(rng, tokenizer, longest=1)
+    progress = folder / "lessons-done"
+    done = int(progress.read_text(encoding="utf-8")) if progress.exists() else 0
+    for number, lesson in list(enumerate(LESSONS))[done:]:
+        torch.manual_seed(seed + number)
+        rng = Random(seed + number)
+        if number == 0:
+            tokenizer = make_tokenizer(rng)
+            model = _model(tokenizer)
+        else:
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        print(f"lesson {number + 1} of {len(LESSONS)}", flush=True)
+        _teach(model, tokenizer, rng, lesson, folder)
+        progress.write_text(str(number + 1), encoding="utf-8")
+
+
+def _teach(model: Qwen3ForCausalLM, tokenizer: Tokenizer, rng: Random, lesson: Lesson, folder: Path) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lesson.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+    short = _batches(rng, tokenizer, lesson, longest=1)
+    long = _batches(rng, tokenizer, lesson, longest=5)
     started, recent = time.monotonic(), 0.0
-    for step in range(steps):
-        if step == int(steps * SHORT_PART):
-            batches = _batches(rng, tokenizer, longest=5)
+    for step in range(lesson.steps):
+        decay = max(0.03, 1 - step / lesson.steps)
         for group in optimizer.param_groups:
-            group["lr"] = PEAK_LEARNING_RATE * min((step + 1) / WARMUP_STEPS, max(0.03, 1 - step / steps))
-        tokens, weights = next(batches)
+            group["lr"] = lesson.learning_rate * min((step + 1) / WARMUP_STEPS, decay)
+        tokens, weights = next(short if step < lesson.short_steps else long)
         weights = weights[:, 1:]
         logits = model(input_ids=tokens).logits[:, :-1]
         losses = cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
@@ -58,9 +82,11 @@ def train(folder: Path, *, seed: int, steps: int, threads: int) -> None:
         optimizer.step()
         said = losses[weights == 1].mean().item()
         recent = said if step == 0 else 0.95 * recent + 0.05 * said
-        if step % 50 == 49 or step == steps - 1:
-            print(f"step {step + 1} of {steps}, loss {recent:.4f}, {time.monotonic() - started:.0f} s", flush=True)
-        if step % 500 == 499 or step == steps - 1:
+        if step % 50 == 49 or step == lesson.steps - 1:
+            print(
+                f"step {step + 1} of {lesson.steps}, loss {recent:.4f}, {time.monotonic() - started:.0f} s", flush=True
+            )
+        if step % 500 == 499 or step == lesson.steps - 1:
             _save(folder, model, tokenizer)
 
 
@@ -82,11 +108,15 @@ def _model(tokenizer: Tokenizer) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def _batches(rng: Random, tokenizer: Tokenizer, *, longest: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _batches(
+    rng: Random, tokenizer: Tokenizer, lesson: Lesson, *, longest: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Batches of conversations of about one length, so that little of a batch is padding: tokens and weights."""
     pad = tokenizer.token_to_id(PAD)
     while True:
-        samples = sorted((_sample(rng, tokenizer, longest) for _ in range(160)), key=lambda sample: len(sample[0]))
+        samples = sorted(
+            (_sample(rng, tokenizer, lesson, longest) for _ in range(160)), key=lambda sample: len(sample[0])
+        )
         groups: list[list[Sample]] = [[]]
         for sample in samples:
             if groups[-1] and (len(groups[-1]) + 1) * len(sample[0]) > BATCH_TOKENS:
@@ -101,10 +131,10 @@ def _batches(rng: Random, tokenizer: Tokenizer, *, longest: int) -> Iterator[tup
             )
 
 
-def _sample(rng: Random, tokenizer: Tokenizer, longest: int) -> Sample:
+def _sample(rng: Random, tokenizer: Tokenizer, lesson: Lesson, longest: int) -> Sample:
     tokens: list[int] = []
     weights: list[float] = []
-    for text, is_said in pieces(some_conversation(rng, longest)):
+    for text, is_said in pieces(some_conversation(rng, longest, lesson.scenes)):
         ids = tokenizer.encode(text).ids
         tokens += ids
         weights += [1.0 if is_said else HEARD_WEIGHT] * len(ids)
