@@ -1,6 +1,5 @@
 """What a person types, and the sentence they get where it is wrong."""
 
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +14,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings that would have been served with, in place of serving."""
     seen: list[Settings] = []
 
-    def serve(settings: Settings, *_: Any) -> None:
+    def serve(settings: Settings, beside: object = None, reread: object = None) -> None:
         seen.append(settings)
 
     monkeypatch.setattr(server, "serve", serve)
