@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from gateway import openapi
 from gateway.access import Keys, is_plain
@@ -35,7 +36,7 @@ from gateway.errors import (
     error_body,
     error_type,
 )
-from gateway.exchange import Exchange, Receive, Scope, Send, Services
+from gateway.exchange import Exchange, Services
 from gateway.ledger import Ledger
 from gateway.log import RequestLog, describe
 from gateway.metrics import Metrics

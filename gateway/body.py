@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from starlette.types import Receive
+
 from gateway.errors import InvalidRequest, RequestTooLarge
-from gateway.exchange import Receive
 from gateway.wire.headers import header
 
 

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from gateway.child import Child
 from gateway.errors import MessagesGatewayError, UpstreamBroken
 from gateway.models import ServedModel, read_list
+from gateway.reach import origin_at
 from gateway.settings import ENV_PREFIX, Settings
 
 START_TIMEOUT_S = 30.0
@@ -84,7 +85,7 @@ def environment(settings: Settings, model: str, environ: Mapping[str, str]) -> d
 def _url(settings: Settings) -> str:
     """Where a client on this machine finds the gateway."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return origin_at(host, settings.port)
 
 
 def _free_port(host: str) -> int:

@@ -1,7 +1,8 @@
 """How a request is answered by the gateway itself, and how it ends when something fails."""
 
+from starlette.types import Message, Send
+
 from gateway.errors import Overloaded, RequestError, TurnTimeout, UpstreamError, UpstreamTimeout, UpstreamUnreachable
-from gateway.exchange import Message, Send
 from gateway.observe import Outcome, Record, outcome_of
 from gateway.turn.lifecycle import UpstreamStreamError
 from gateway.wire.headers import Headers, without_length

@@ -1,24 +1,16 @@
 """One client request on its way through the gateway, and the parts that serve it."""
 
-from __future__ import annotations
-
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from gateway.metrics import Metrics
-    from gateway.observe import Record
-    from gateway.settings import Settings
-    from gateway.tools.base import SearchTool
-    from gateway.turn import TurnRules
-    from gateway.upstream import Upstream
-    from gateway.writer import BodyWriter
+from starlette.types import Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from gateway.metrics import Metrics
+from gateway.observe import Record
+from gateway.settings import Settings
+from gateway.tools.base import SearchTool
+from gateway.turn import TurnRules
+from gateway.upstream import Upstream
+from gateway.writer import BodyWriter
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Whether anybody is at an address."""
+"""Addresses: how they are written, and whether anybody is there."""
 
 import socket
 from urllib.parse import urlsplit
@@ -11,6 +11,11 @@ def address_of(origin: str) -> tuple[str, int]:
     """Host and port of an origin, as the settings hold it."""
     parts = urlsplit(origin)
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def origin_at(host: str, port: int) -> str:
+    """The origin of a plain HTTP server there; an IPv6 address stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def listens(origin: str, timeout_s: float = 1) -> bool:

@@ -22,7 +22,7 @@ from gateway.connection import ClientConnection
 from gateway.errors import SettingsError
 from gateway.log import configure_logging
 from gateway.metrics import MULTIPROCESS_DIR
-from gateway.reach import listens
+from gateway.reach import listens, origin_at
 from gateway.settings import Settings, unknown_variables
 from gateway.workers import Workers, end_with_supervisor
 
@@ -57,7 +57,7 @@ def serve(
         log.info("GATEWAY_SEAL_KEYS is not set: a random key seals search results; replicas need one in common")
     with _listening(settings.host, settings.port) as listener, beside or nullcontext():
         host, port = listener.getsockname()[:2]
-        log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", upstream=settings.upstream)
+        log.info("listening", url=origin_at(host, port), upstream=settings.upstream)
         if settings.workers == 1:
             uvicorn.Server(_config_of(settings)).run([listener])
         else:

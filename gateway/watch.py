@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from gateway.exchange import Receive
+from starlette.types import Receive
+
 from gateway.observe import Record
 
 GRACE_S = 0.02

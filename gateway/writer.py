@@ -4,9 +4,8 @@ ASGI has no word for it. uvicorn's ``send`` does just this once nothing holds it
 one sent there come out the same; where the server is another, or something does hold it back, ``send`` is the way.
 """
 
+from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-from gateway.exchange import Send
 
 
 class BodyWriter:

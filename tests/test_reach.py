@@ -1,4 +1,4 @@
-"""Whether anybody is at an address, and that a gateway started beside nobody says so."""
+"""How addresses are written, whether anybody is at one, and that a gateway started beside nobody says so."""
 
 import signal
 import socket
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.reach import address_of, listens
+from gateway.reach import address_of, listens, origin_at
 from tests.support.programs import free_port, messages_gateway
 
 
@@ -21,6 +21,11 @@ from tests.support.programs import free_port, messages_gateway
 )
 def test_the_address_of_an_origin(origin: str, address: tuple[str, int]) -> None:
     assert address_of(origin) == address
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:8000", "http://[::1]:8000"])
+def test_the_origin_at_an_address(origin: str) -> None:
+    assert origin_at(*address_of(origin)) == origin
 
 
 def test_somebody_and_nobody() -> None:

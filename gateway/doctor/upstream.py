@@ -7,7 +7,7 @@ import httpx
 
 from gateway.doctor.answers import Answer, Served, read_answer, read_served, reasoning, tool_calls
 from gateway.doctor.check import Check
-from gateway.reach import LOOPBACK, address_of
+from gateway.reach import LOOPBACK, address_of, origin_at
 from gateway.rewrite import ModelMap
 from gateway.settings import Settings
 
@@ -84,7 +84,7 @@ async def _elsewhere(upstream: str) -> str | None:
     host, _ = address_of(upstream)
     if host not in LOOPBACK:
         return None
-    origins = [f"http://{f'[{host}]' if ':' in host else host}:{port}" for port in USUAL_PORTS]
+    origins = [origin_at(host, port) for port in USUAL_PORTS]
 
     async def serves(origin: str) -> bool:
         try:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gateway.child import Child
 from gateway.errors import SettingsError
-from gateway.reach import LOOPBACK, address_of, listens
+from gateway.reach import LOOPBACK, address_of, listens, origin_at
 from gateway.settings import ENV_PREFIX
 from gateway.vllm.families import family_of
 
@@ -149,7 +149,7 @@ def _require_free(origin: str) -> None:
     if listens(origin):
         raise SettingsError(
             f"something listens at {origin} already: leave --model out to use it, or have vLLM listen elsewhere with "
-            f"--upstream http://{f'[{host}]' if ':' in host else host}:{port + 1}"
+            f"--upstream {origin_at(host, port + 1)}"
         )
 
 
