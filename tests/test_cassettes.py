@@ -4,7 +4,6 @@ The player compares each whole request with the recording and answers 409 where 
 recording's own call ids and text of nothing but white space.
 """
 
-import json
 import re
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 from cassettes.script import HERE, Scripted, conversations
 from gateway.settings import Settings
 from gateway.turn import Fold
-from gateway.wire.sse import SSEReader
 from recorder import Cassette, Turn, serve_cassettes
+from tests.support.events import events_in
 from tests.support.gateway import running_gateway
 from tests.support.search import ScriptedSearch
 
@@ -41,7 +40,7 @@ def _message(answer: httpx.Response) -> dict[str, Any]:
         body: dict[str, Any] = answer.json()
         return body
     fold = Fold()
-    fold.take([json.loads(frame.data) for frame in SSEReader().feed(answer.content)])
+    fold.take(events_in(answer.content))
     return fold.message
 
 

@@ -1,6 +1,5 @@
 """What a person types, and the sentence they get where it is wrong."""
 
-
 import pytest
 from click.testing import CliRunner, Result
 

@@ -9,14 +9,14 @@ import pytest
 
 from gateway.settings import Settings
 from gateway.turn.tool import SearchOutcome
-from gateway.wire.sse import SSEReader
-from tests.support.gateway import RunningGateway, running_gateway
-from tests.support.playbook import QUESTION, SEARCH
+from tests.support.events import events_in
+from tests.support.gateway import running_gateway
+from tests.support.playbook import SEARCH, asking
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.upstream import (
     Answer,
-    Block,
     ScriptedUpstream,
+    answering,
     encode_event,
     json_answer,
     message,
@@ -33,33 +33,18 @@ RUST = tool_use("web_search", {"query": "rust"})
 LONG = text("x" * 4096)
 
 
-def asking(*, stream: bool, **members: Any) -> dict[str, Any]:
-    return {"model": "qwen3", "max_tokens": 64, "stream": stream, "tools": [SEARCH], "messages": [QUESTION], **members}
-
-
 def passing(*, stream: bool) -> dict[str, Any]:
     return asking(stream=stream, tools=[])
-
-
-def saying(*blocks: Block, stream: bool) -> Answer:
-    return sse_answer(sse(*blocks)) if stream else json_answer(message(*blocks))
 
 
 def ending(response: httpx.Response) -> tuple[int, str, str]:
     """How an answer ended: its status, and the type of its error and its words, "" if it is none."""
     if response.headers["content-type"].startswith("text/event-stream"):
-        last = json.loads(SSEReader(1 << 30).feed(response.content)[-1].data)
+        last = events_in(response.content)[-1]
     else:
         last = response.json()
     error = last.get("error", {})
     return response.status_code, error.get("type", ""), error.get("message", "")
-
-
-async def outcomes(gateway: RunningGateway) -> dict[str, float]:
-    """Requests to /v1/messages by outcome."""
-    shown = (await gateway.client.get("/metrics")).text.splitlines()
-    counts = [line for line in shown if "requests_total{" in line and 'route="/v1/messages"' in line]
-    return {line.split('outcome="')[1].split('"')[0]: float(line.split()[-1]) for line in counts}
 
 
 # --- time -----------------------------------------------------------------------------------------------------------
@@ -74,8 +59,8 @@ async def test_a_turn_that_takes_too_long(stream: bool, stage: str) -> None:
     scripts: dict[str, list[Answer]] = {
         "first head": [raw(then="stall")],
         "stream": [begun],
-        "tool": [saying(RUST, stream=stream)],
-        "later head": [saying(RUST, stream=stream), raw(then="stall")],
+        "tool": [answering(RUST, stream=stream)],
+        "later head": [answering(RUST, stream=stream), raw(then="stall")],
     }
     held = Held(found("x"))
     search = ScriptedSearch(default=held if stage == "tool" else found("x"))
@@ -87,7 +72,7 @@ async def test_a_turn_that_takes_too_long(stream: bool, stage: str) -> None:
                 await asyncio.wait_for(held.let_go.wait(), 1)
             else:
                 await upstream.closed_by_client(within_s=1)
-            assert await outcomes(gateway) == {"timeout": 1}
+            assert await gateway.outcomes() == {"timeout": 1}
     assert status == (200 if stream and stage != "first head" else 504)
     assert (kind, words) == ("timeout_error", "The turn took longer than 0.2 s.")
 
@@ -107,7 +92,7 @@ async def test_what_is_passed_on_may_take_its_time() -> None:
 @pytest.mark.parametrize("more", [{}, {"tools": [], "return_token_ids": True}], ids=["a turn", "a token request"])
 async def test_one_turn_more_than_there_are_places_is_told_to_try_again(more: dict[str, Any]) -> None:
     held = Held(found("x"))
-    async with ScriptedUpstream(saying(RUST, stream=False), saying(text("Done."), stream=False)) as upstream:
+    async with ScriptedUpstream(answering(RUST, stream=False), answering(text("Done."), stream=False)) as upstream:
         settings = Settings(upstream=upstream.origin, upstream_dialect="vllm", max_concurrent_turns=1)
         async with running_gateway(settings, search=ScriptedSearch(default=held)) as gateway:
             first = asyncio.create_task(gateway.client.post("/v1/messages", json=asking(stream=False)))
@@ -120,14 +105,14 @@ async def test_one_turn_more_than_there_are_places_is_told_to_try_again(more: di
             held.release.set()
             assert (await first).status_code == 200
             assert (await gateway.client.post("/v1/messages", json=asking(stream=False))).status_code == 200
-            assert await outcomes(gateway) == {"ok": 3, "overloaded": 1}
+            assert await gateway.outcomes() == {"ok": 3, "overloaded": 1}
 
 
 @pytest.mark.parametrize("stage", ["refused by upstream", "client gone"])
 async def test_a_turn_that_fails_gives_its_place_back(stage: str) -> None:
     failing = json_answer({}, 400) if stage == "refused by upstream" else raw(then="stall")
     async with (
-        ScriptedUpstream(failing, saying(text("Done."), stream=False)) as upstream,
+        ScriptedUpstream(failing, answering(text("Done."), stream=False)) as upstream,
         running_gateway(Settings(upstream=upstream.origin, max_concurrent_turns=1)) as gateway,
     ):
         first = asyncio.create_task(gateway.client.post("/v1/messages", json=asking(stream=False)))
@@ -145,14 +130,14 @@ async def test_a_turn_that_fails_gives_its_place_back(stage: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_turn_that_grows_too_large(stream: bool) -> None:
-    rounds = [saying(RUST, stream=stream), saying(LONG, stream=stream)]
+    rounds = [answering(RUST, stream=stream), answering(LONG, stream=stream)]
     for answers, search in ((rounds, found("x")), (rounds[:1], SearchOutcome("y" * 4096))):
         async with ScriptedUpstream(*answers) as upstream:
             settings = Settings(upstream=upstream.origin, max_turn_bytes=4096)
             async with running_gateway(settings, search=ScriptedSearch(default=search)) as gateway:
                 status, kind, _ = ending(await gateway.client.post("/v1/messages", json=asking(stream=stream)))
                 assert (status, kind) == (200 if stream else 502, "api_error")
-                assert await outcomes(gateway) == {"cut" if stream else "upstream_error": 1}
+                assert await gateway.outcomes() == {"cut" if stream else "upstream_error": 1}
 
 
 async def test_a_request_too_large_for_a_turn() -> None:

@@ -13,12 +13,14 @@ from gateway.settings import Settings
 from gateway.tools.web_search import WebSearch
 from gateway.turn.tool import SearchOutcome
 from gateway.wire.sse import SSEReader
+from tests.support.events import events_in
 from tests.support.gateway import RunningGateway, running_gateway
-from tests.support.playbook import NATIVE, QUESTION, SEARCH
+from tests.support.playbook import NATIVE, asking
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.upstream import (
     Answer,
     ScriptedUpstream,
+    answering,
     encode_event,
     head,
     json_answer,
@@ -37,16 +39,8 @@ FOUND = {"rust": found("It is 1.89."), "go": found("It is 1.26.")}
 ERROR = {"type": "error", "error": {"type": "BadRequestError", "message": "max_tokens is too large"}}
 
 
-def asking(*, stream: bool, **members: Any) -> dict[str, Any]:
-    return {"model": "qwen3", "max_tokens": 64, "stream": stream, "tools": [SEARCH], "messages": [QUESTION], **members}
-
-
-def answer(*blocks: Any, stream: bool, **more: Any) -> Answer:
-    return sse_answer(sse(*blocks), **more) if stream else json_answer(message(*blocks), **more)
-
-
 def events(response: httpx.Response) -> list[dict[str, Any]]:
-    return [json.loads(frame.data) for frame in SSEReader().feed(response.content)]
+    return events_in(response.content)
 
 
 @asynccontextmanager
@@ -68,8 +62,8 @@ def said(response: httpx.Response, *, stream: bool) -> str:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_search_between_two_rounds(stream: bool) -> None:
-    first = answer(RUST, stream=stream, headers=[("x-request-id", "one"), ("connection", "x-hop"), ("x-hop", "1")])
-    async with setting(first, answer(text("Rust is at 1.89."), stream=stream)) as (gateway, upstream):
+    first = answering(RUST, stream=stream, headers=[("x-request-id", "one"), ("connection", "x-hop"), ("x-hop", "1")])
+    async with setting(first, answering(text("Rust is at 1.89."), stream=stream)) as (gateway, upstream):
         headers = {"x-api-key": "k", "anthropic-beta": "a,b", "accept-encoding": "gzip"}
         response = await gateway.client.post("/v1/messages?beta=true", json=asking(stream=stream), headers=headers)
     assert response.status_code == 200
@@ -92,7 +86,7 @@ async def test_calls_run_side_by_side(stream: bool) -> None:
     search = ScriptedSearch({"slow": slow, "quick": quick})
     calls = [tool_use("web_search", {"query": query}, id=f"call-{query}") for query in ("slow", "quick")]
     tools = {"tools": [NATIVE]}
-    async with setting(answer(*calls, stream=stream), answer(text("Done."), stream=stream), search=search) as (
+    async with setting(answering(*calls, stream=stream), answering(text("Done."), stream=stream), search=search) as (
         gateway,
         upstream,
     ):
@@ -301,8 +295,8 @@ async def test_when_the_client_goes_everything_is_let_go(stream: bool, stage: st
     scripts: dict[str, list[Answer]] = {
         "first head": [raw(then="stall")],
         "stream": [stalled],
-        "tool": [answer(RUST, stream=stream)],
-        "later head": [answer(RUST, stream=stream), raw(then="stall")],
+        "tool": [answering(RUST, stream=stream)],
+        "later head": [answering(RUST, stream=stream), raw(then="stall")],
     }
     script = scripts[stage]
     async with setting(*script, search=search) as (gateway, upstream):
@@ -323,7 +317,7 @@ async def test_when_the_client_goes_everything_is_let_go(stream: bool, stage: st
 async def test_the_model_map_names_the_message_as_the_client_did() -> None:
     for stream in (False, True):
         async with setting(
-            answer(RUST, stream=stream), answer(text("Done."), stream=stream), model_map={"claude-*": "qwen3"}
+            answering(RUST, stream=stream), answering(text("Done."), stream=stream), model_map={"claude-*": "qwen3"}
         ) as (gateway, upstream):
             response = await gateway.client.post("/v1/messages", json=asking(stream=stream, model="claude-opus-4-8"))
         assert [request.json["model"] for request in upstream.requests] == ["qwen3", "qwen3"]

@@ -14,7 +14,7 @@ from gateway import server
 from gateway.app import Gateway
 from gateway.settings import Settings
 from tests.support.eventually import eventually
-from tests.support.playbook import QUESTION, SEARCH
+from tests.support.playbook import SEARCH, asking
 from tests.support.raw import raw_client
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.serving import end, listens, serving, workers
@@ -35,10 +35,6 @@ from tests.support.upstream import (
 pytestmark = pytest.mark.anyio
 
 RUST = tool_use("web_search", {"query": "rust"})
-
-
-def asking(*, stream: bool, tools: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"model": "qwen3", "max_tokens": 64, "stream": stream, "messages": [QUESTION], "tools": tools}
 
 
 # --- patience ends --------------------------------------------------------------------------------------------------

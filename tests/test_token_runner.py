@@ -14,6 +14,7 @@ import pytest
 
 from gateway.settings import Settings
 from gateway.wire.sse import SSEReader
+from tests.support.events import events_in
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEARCH
 from tests.support.search import Held, ScriptedSearch, found
@@ -69,7 +70,7 @@ async def setting(
 
 
 def events(response: httpx.Response) -> list[Json]:
-    return [json.loads(frame.data) for frame in SSEReader().feed(response.content)]
+    return events_in(response.content)
 
 
 async def live(response: httpx.Response) -> AsyncIterator[Json]:

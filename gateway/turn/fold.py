@@ -1,10 +1,10 @@
 """The fold of a turn's events into its JSON message: what a stream would have carried, as one object."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from gateway.turn.calls import read_input
 from gateway.turn.lifecycle import PIECE, Event
-from gateway.turn.presentation import Out
 
 
 class Fold:
@@ -15,7 +15,7 @@ class Fold:
         self._pieces: list[str] = []
         self._block: dict[str, Any] = {}
 
-    def take(self, events: Out) -> None:
+    def take(self, events: Iterable[Event | bytes]) -> None:
         """Fold more events (dicts: a JSON answer never has bytes that pass as they are)."""
         for event in events:
             if isinstance(event, dict):

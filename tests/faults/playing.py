@@ -2,16 +2,15 @@
 
 import asyncio
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from gateway.settings import Settings
-from gateway.wire.sse import SSEReader
 from tests.faults.table import Expected
 from tests.faults.upstreams import BETWEEN, FAULTS, REFUSES, Fault, Right
+from tests.support.events import events_in
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.playbook import QUESTION, SEARCH
 from tests.support.search import ScriptedSearch, found
@@ -23,8 +22,6 @@ LONGEST_S = 10
 """Nothing hangs: every request is over by then."""
 PATIENCE_S = 0.15
 """The timeouts of a gateway whose upstream stalls."""
-
-_COUNT = re.compile(r'messages_gateway_requests_total\{outcome="(\w+)",route="/v1/messages",status="\w+"\} (\S+)')
 
 
 @dataclass
@@ -45,7 +42,7 @@ class Seen:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(frame.data) for frame in SSEReader(1 << 30).feed(self.body)]
+        return events_in(self.body)
 
     def text(self) -> str:
         if not self.is_stream:
@@ -118,6 +115,5 @@ async def ask(gateway: RunningGateway, members: dict[str, Any], stream: bool, se
 
 async def outcomes(gateway: RunningGateway) -> dict[str, int]:
     """The requests to ``/v1/messages`` by outcome; none but the one that asks is under way any more."""
-    shown = (await gateway.client.get("/metrics")).text
-    assert "messages_gateway_requests_in_flight 1.0" in shown
-    return {outcome: int(float(count)) for outcome, count in _COUNT.findall(shown)}
+    assert "messages_gateway_requests_in_flight 1.0" in (await gateway.client.get("/metrics")).text
+    return await gateway.outcomes()

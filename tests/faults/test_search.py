@@ -9,9 +9,9 @@ import pytest
 
 from gateway.settings import Settings
 from gateway.tools.web_search import make_backend
-from gateway.wire.sse import SSEReader
 from tests.faults.searches import BODY, FAULTS, REFUSES, STALLS
 from tests.faults.table import read_search_table
+from tests.support.events import events_in
 from tests.support.gateway import running_gateway
 from tests.support.playbook import NATIVE, QUESTION, SEARCH
 from tests.support.upstream import Answer, ScriptedUpstream, json_answer, message, sse, sse_answer, text, tool_use
@@ -51,7 +51,7 @@ async def test_a_search_that_fails(name: str, tool: dict[str, Any], stream: bool
             answer = await gateway.client.post("/v1/messages", json=body)
             metrics = (await gateway.client.get("/metrics")).text
     assert answer.status_code == 200
-    events = [json.loads(frame.data) for frame in SSEReader().feed(answer.content)]
+    events = events_in(answer.content)
     assert (events[-1]["type"] if stream else answer.json()["stop_reason"]) == (
         "message_stop" if stream else "end_turn"
     )

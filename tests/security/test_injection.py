@@ -10,6 +10,7 @@ from gateway.log import configure_logging
 from gateway.settings import Settings
 from gateway.turn.tool import SearchResult
 from gateway.wire.sse import SSEReader
+from tests.support.events import events_in
 from tests.support.gateway import running_gateway
 from tests.support.playbook import NATIVE, QUESTION
 from tests.support.raw import post, raw_client
@@ -171,7 +172,7 @@ async def test_no_text_of_a_model_or_a_page_becomes_an_event() -> None:
     ):
         body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": [NATIVE], "stream": True}
         answer = await gateway.client.post("/v1/messages", json=body)
-    events = [json.loads(frame.data) for frame in SSEReader().feed(answer.content)]
+    events = events_in(answer.content)
     assert [event["type"] for event in events].count("message_stop") == 1
     assert events[-1]["type"] == "message_stop"
     assert "".join(event["delta"].get("text", "") for event in events if "delta" in event) == 2 * evil

@@ -5,6 +5,7 @@ async with ScriptedUpstream(json_answer(message(text("hi")))) as upstream:
         answer = await gateway.client.post("/v1/messages", json={...})
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from gateway.settings import Settings
 from gateway.tools.base import SearchBackend, SearchTool
 from gateway.tools.web_search import WebSearch
 
+_COUNT = re.compile(r'messages_gateway_requests_total\{outcome="(\w+)",route="/v1/messages",status="\w+"\} (\S+)')
+
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
@@ -28,6 +31,14 @@ class RunningGateway:
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
+
+    async def outcomes(self) -> dict[str, int]:
+        """The requests to ``/v1/messages`` that are over, by outcome."""
+        shown = (await self.client.get("/metrics")).text
+        counts: dict[str, int] = {}
+        for outcome, count in _COUNT.findall(shown):
+            counts[outcome] = counts.get(outcome, 0) + int(float(count))
+        return counts
 
 
 @asynccontextmanager

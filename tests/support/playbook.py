@@ -15,6 +15,7 @@ from typing import Any
 from gateway.turn import Fold, Out, Sealer, Turn, TurnRules, events_of, read_event, read_turn
 from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult
 from gateway.wire.sse import SSEReader, write_event
+from tests.support.events import events_in
 from tests.support.upstream import Block, encode_event, message, sse
 
 SEALER = Sealer(["a key of the tests"])
@@ -29,6 +30,11 @@ BASH: dict[str, Any] = {
     "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}},
 }
 QUESTION = {"role": "user", "content": "What is the latest stable Rust release?"}
+
+
+def asking(*, stream: bool, **members: Any) -> dict[str, Any]:
+    """A request that declares a hidden search, unless ``members`` say otherwise."""
+    return {"model": "qwen3", "max_tokens": 64, "stream": stream, "tools": [SEARCH], "messages": [QUESTION], **members}
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Playbook:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(frame.data) for frame in SSEReader().feed(self.in_stream.sent)]
+        return events_in(self.in_stream.sent)
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -103,7 +109,7 @@ class Playbook:
             for event in out:
                 data = event if isinstance(event, bytes) else write_event(event["type"], json.dumps(event).encode())
                 played.sent += data
-                fold.take([json.loads(frame.data) for frame in SSEReader().feed(data)])
+                fold.take(events_in(data))
 
         self._run(turn, turn.late_calls(), played, sees)
         script = iter(self.script)

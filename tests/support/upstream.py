@@ -362,6 +362,13 @@ def sse(
     return events
 
 
+def answering(*blocks: Block, stream: bool, headers: HeaderPairs = (), **more: Any) -> Scripted:
+    """What :func:`message` or :func:`sse` makes of the blocks, as upstream answers it in that transport."""
+    if stream:
+        return sse_answer(sse(*blocks, **more), headers=headers)
+    return json_answer(message(*blocks, **more), headers=headers)
+
+
 def _pieces(pieces: Sequence[str]) -> Sequence[str]:
     return re.findall(r"\s*\S+|\s+", pieces[0]) if len(pieces) == 1 else pieces
 
