@@ -28,6 +28,11 @@ class Failure(Exception):
     """The run cannot go on; the message says why and what to do."""
 
 
+def cache_folder() -> Path:
+    """Where installed programs and models are kept between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "messages-gateway"
+
+
 def free_port() -> int:
     """A loopback port that was free a moment ago."""
     with socket.socket() as probe:
@@ -63,21 +68,22 @@ async def gateway(*flags: str) -> AsyncIterator[str]:
         )
         origin = f"http://127.0.0.1:{port}"
         try:
-            await _until_healthy(origin, process)
+            await until_healthy(origin, process, "the gateway", within_s=START_TIMEOUT_S)
             yield origin
         except BaseException:
             log.seek(0)
             sys.stderr.write(log.read().decode(errors="replace"))
             raise
         finally:
-            await _stop(process)
+            await stop(process, within_s=STOP_TIMEOUT_S)
 
 
-async def _until_healthy(origin: str, process: asyncio.subprocess.Process) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(START_TIMEOUT_S):
+async def until_healthy(origin: str, process: asyncio.subprocess.Process, name: str, *, within_s: float) -> None:
+    """Return once the server answers. Raises :class:`Failure` where it ends first, TimeoutError where it is late."""
+    async with httpx.AsyncClient() as client, asyncio.timeout(within_s):
         while True:
             if process.returncode is not None:
-                raise Failure(f"the gateway stopped with exit status {process.returncode} before it answered")
+                raise Failure(f"{name} stopped with exit status {process.returncode} before it answered")
             try:
                 if (await client.get(f"{origin}/health")).status_code == 200:
                     return
@@ -86,12 +92,13 @@ async def _until_healthy(origin: str, process: asyncio.subprocess.Process) -> No
             await asyncio.sleep(0.05)
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def stop(process: asyncio.subprocess.Process, *, within_s: float) -> None:
+    """End a process that may have ended: SIGTERM, and SIGKILL where that does not do in time."""
     if process.returncode is not None:
         return
     process.terminate()
     try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
+        async with asyncio.timeout(within_s):
             await process.wait()
     except TimeoutError:
         process.kill()
@@ -100,7 +107,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 def install_claude_code(version: str) -> Path:
     """Install the CLI by npm into the cache folder, once a version; returns its executable."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "messages-gateway"
+    cache = cache_folder()
     folder = cache / f"claude-code-{version}"
     executable = folder / ".bin" / "claude"
     if executable.exists():
@@ -156,7 +163,7 @@ async def ask_claude_code(executable: Path, origin: str, prompt: str, *, model: 
         except TimeoutError:
             raise Failure(f"Claude Code gave no answer in {RUN_TIMEOUT_S:.0f} s") from None
         finally:
-            await _stop(process)
+            await stop(process, within_s=STOP_TIMEOUT_S)
     try:
         result = json.loads(output)
     except ValueError:

@@ -19,9 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zipfile import ZipFile
 
-import httpx
-
-from e2e.processes import Failure, free_port
+from e2e.processes import Failure, cache_folder, free_port, stop, until_healthy
 
 VLLM_VERSION = "0.32.0"
 TORCH_VERSION = "2.13.0"
@@ -37,11 +35,6 @@ UNNEEDED = re.compile(r"(torch|torchaudio|torchvision|torchcodec)\b", re.IGNOREC
 
 class Unavailable(Exception):
     """vLLM cannot be had here; the message is the reason to skip the run."""
-
-
-def cache_folder() -> Path:
-    """Where installed programs and models are kept between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "messages-gateway"
 
 
 def install() -> Path:
@@ -130,36 +123,11 @@ async def serving_vllm(environment: Path, model: Path, *, thinking_parsed: bool 
         origin = f"http://127.0.0.1:{port}"
         try:
             try:
-                await _until_healthy(origin, process)
+                await until_healthy(origin, process, "vLLM", within_s=START_TIMEOUT_S)
             except (Failure, TimeoutError):
                 log.seek(0)
                 sys.stderr.write(log.read().decode(errors="replace")[-8000:])
                 raise
             yield origin
         finally:
-            await _stop(process)
-
-
-async def _until_healthy(origin: str, process: asyncio.subprocess.Process) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(START_TIMEOUT_S):
-        while True:
-            if process.returncode is not None:
-                raise Failure(f"vLLM stopped with exit status {process.returncode} before it answered")
-            try:
-                if (await client.get(f"{origin}/health")).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass  # not listening yet
-            await asyncio.sleep(0.5)
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+            await stop(process, within_s=STOP_TIMEOUT_S)
