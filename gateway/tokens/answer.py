@@ -1,8 +1,9 @@
 """What the answers of vLLM's chat and completions endpoints have in common, in Messages terms."""
 
+from collections.abc import Callable
 from typing import Any
 
-from gateway.errors import UpstreamBroken, error_body, error_type
+from gateway.errors import InvalidRequest, UpstreamBroken, error_body, error_type
 from gateway.tokens.fields import TokenFields
 from gateway.tokens.trajectory import RoundTokens, TokenLogprob
 
@@ -10,6 +11,12 @@ Json = dict[str, Any]
 
 MISSING_LOGPROB = -9999.0
 """What vLLM writes for a log-probability it does not have, or one that is lower."""
+
+NO_TOKEN_IDS = "upstream's answer has no token ids: this needs a vLLM that knows return_token_ids"
+NO_EXPERTS = (
+    "return_routed_experts: upstream returned none; start vLLM with --enable-return-routed-experts "
+    "(mixture-of-experts models, on a GPU)"
+)
 
 
 def usage_of(usage: Json | None) -> Json:
@@ -55,6 +62,45 @@ def first_choice(answer: Json) -> Json:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise UpstreamBroken("upstream's answer has no choices")
     return choices[0]
+
+
+def message_of(answer: Json, content: list[Json], stop: tuple[str | None, str | None]) -> Json:
+    """The message with this content; its id, model and usage are the answer's, ``stop`` is what :func:`stop_of` gives."""
+    stop_reason, stop_sequence = stop
+    return {
+        "id": answer.get("id"),
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "model": answer.get("model"),
+        "stop_reason": stop_reason,
+        "stop_sequence": stop_sequence,
+        "usage": usage_of(answer.get("usage")),
+    }
+
+
+def round_tokens(
+    choice: Json,
+    fields: TokenFields,
+    input_ids: list[int] | None,
+    logprobs_of: Callable[[Json, list[int]], list[TokenLogprob]],
+) -> RoundTokens:
+    """The tokens of a whole answer's choice, as far as they were asked for.
+
+    Raises :class:`~gateway.errors.UpstreamBroken` where it has none, and :class:`~gateway.errors.InvalidRequest` where
+    routed experts were asked for and upstream returns none.
+    """
+    ids, experts = choice.get("token_ids"), choice.get("routed_experts")
+    if ids is None:
+        raise UpstreamBroken(NO_TOKEN_IDS)
+    if fields.return_routed_experts and experts is None:
+        raise InvalidRequest(NO_EXPERTS)
+    return RoundTokens(
+        input_ids=input_ids,
+        output_ids=ids,
+        output_token_logprobs=logprobs_of(choice, ids) if fields.return_logprob else None,
+        routed_experts=experts if fields.return_routed_experts else None,
+    )
 
 
 def token_logprobs(ids: list[int], logprobs: list[float | None]) -> list[TokenLogprob]:

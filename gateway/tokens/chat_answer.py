@@ -4,18 +4,13 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import InvalidRequest, UpstreamBroken
-from gateway.tokens.answer import first_choice, stop_of, token_answer, token_logprobs, usage_of
+from gateway.errors import UpstreamBroken
+from gateway.tokens.answer import first_choice, message_of, round_tokens, stop_of, token_answer, token_logprobs
 from gateway.tokens.blocks import new_signature, text_block
 from gateway.tokens.fields import TokenFields
-from gateway.tokens.trajectory import RoundTokens
+from gateway.tokens.trajectory import RoundTokens, TokenLogprob
 
 Json = dict[str, Any]
-
-NO_EXPERTS = (
-    "return_routed_experts: upstream returned none; start vLLM with --enable-return-routed-experts "
-    "(mixture-of-experts models, on a GPU)"
-)
 
 
 def chat_message(answer: Json, fields: TokenFields) -> tuple[Json, RoundTokens]:
@@ -27,18 +22,9 @@ def chat_message(answer: Json, fields: TokenFields) -> tuple[Json, RoundTokens]:
     choice = first_choice(answer)
     reply = choice.get("message") or {}
     calls = reply.get("tool_calls") or []
-    stop_reason, stop_sequence = stop_of(choice, called=bool(calls), calls_complete=bool(calls))
-    tokens = _tokens(answer, choice, fields)
-    message: Json = {
-        "id": answer.get("id"),
-        "type": "message",
-        "role": "assistant",
-        "content": _content(reply, calls),
-        "model": answer.get("model"),
-        "stop_reason": stop_reason,
-        "stop_sequence": stop_sequence,
-        "usage": usage_of(answer.get("usage")),
-    }
+    stop = stop_of(choice, called=bool(calls), calls_complete=bool(calls))
+    tokens = round_tokens(choice, fields, answer.get("prompt_token_ids"), chat_logprobs)
+    message = message_of(answer, _content(reply, calls), stop)
     for name in ("kv_transfer_params", "ec_transfer_params"):
         if answer.get(name) is not None:
             message[name] = answer[name]
@@ -67,21 +53,7 @@ def _input(function: Json) -> Json:
     return arguments
 
 
-def _tokens(answer: Json, choice: Json, fields: TokenFields) -> RoundTokens:
-    ids = choice.get("token_ids")
-    if ids is None:
-        raise UpstreamBroken("upstream's answer has no token ids: this needs a vLLM that knows return_token_ids")
-    if fields.return_routed_experts and choice.get("routed_experts") is None:
-        raise InvalidRequest(NO_EXPERTS)
-    return RoundTokens(
-        input_ids=answer.get("prompt_token_ids"),
-        output_ids=ids,
-        output_token_logprobs=chat_logprobs(choice, ids) if fields.return_logprob else None,
-        routed_experts=choice.get("routed_experts") if fields.return_routed_experts else None,
-    )
-
-
-def chat_logprobs(choice: Json, ids: list[int]) -> list[tuple[float, int]]:
+def chat_logprobs(choice: Json, ids: list[int]) -> list[TokenLogprob]:
     """The log-probabilities of a choice's tokens, of a whole answer or of one chunk."""
     entries = (choice.get("logprobs") or {}).get("content") or []
     return token_logprobs(ids, [entry.get("logprob") for entry in entries])

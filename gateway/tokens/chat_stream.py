@@ -4,56 +4,33 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import UpstreamBroken
-from gateway.tokens.answer import chunk_error, stop_of, usage_of
-from gateway.tokens.blocks import BlockWriter, text_block, thinking_block
+from gateway.tokens.answer import stop_of, usage_of
+from gateway.tokens.blocks import text_block, thinking_block
 from gateway.tokens.chat_answer import chat_logprobs
+from gateway.tokens.chunks import ChunkStream
 from gateway.tokens.fields import TokenFields
-from gateway.tokens.trajectory import RoundTokens, TokenLogprob
+from gateway.tokens.trajectory import TokenLogprob
 
 Json = dict[str, Any]
 
 
-class ChatStream:
-    """Chunks in, events out; one object a round."""
+class ChatStream(ChunkStream):
+    """A chat completion's chunks."""
 
     def __init__(self, fields: TokenFields) -> None:
-        self.tokens = RoundTokens()
-        self._fields = fields
-        self._writer = BlockWriter(fields)
-        self._started = self._over = False
+        super().__init__(fields)
         self._fresh: tuple[list[int], list[TokenLogprob] | None] = ([], None)
-        self._finish: Json = {"finish_reason": "stop"}
         self._call_ids: dict[int, str] = {}
         self._called = False
         self._arguments: list[str] = []  # of the latest call: only the last can be cut short
         self._later_text: list[str] = []  # text that came while a call was open: its own block, after the call's
 
-    def events(self, chunk: Json) -> list[Json]:
-        """The events of one chunk."""
-        if self._over:
-            return []
-        failed = chunk_error(chunk)
-        if failed is not None:
-            self._over = True
-            return [failed[1]]
-        choices = chunk.get("choices")
-        if not self._started:
-            # The first chunk names the role; what it says is never part of the message.
-            self._started = True
-            self.tokens.input_ids = chunk.get("prompt_token_ids")
-            return self._writer.start(chunk.get("id"), chunk.get("model"), usage_of(chunk.get("usage")))
-        return self._choice(choices[0]) if choices else self._end_of_message(chunk)
-
-    def end(self) -> list[Json]:
-        """``[DONE]`` came. Raises :class:`~gateway.errors.UpstreamBroken` if the message had not ended."""
-        if not self._over:
-            raise UpstreamBroken("upstream's stream ended before its message did")
-        return []
+    def _start(self, chunk: Json) -> list[Json]:
+        # The first chunk names the role; what it says is never part of the message.
+        self.tokens.input_ids = chunk.get("prompt_token_ids")
+        return self._writer.start(chunk.get("id"), chunk.get("model"), usage_of(chunk.get("usage")))
 
     def _choice(self, choice: Json) -> list[Json]:
-        if choice.get("finish_reason") is not None:
-            self._finish = choice
         self._sampled(choice)
         delta = choice.get("delta") or {}
         events: list[Json] = []
@@ -115,15 +92,10 @@ class ChatStream:
         self._fresh = ([], None)
         return self._writer.add(addition)
 
-    def _end_of_message(self, chunk: Json) -> list[Json]:
-        self._over = True
+    def _stop(self, usage: Json) -> list[Json]:
         complete = self._called and _is_json("".join(self._arguments))
         stop_reason, stop_sequence = stop_of(self._finish, called=self._called, calls_complete=complete)
-        usage = usage_of(chunk.get("usage"))
-        if usage["output_tokens"] and not self.tokens.output_ids:
-            raise UpstreamBroken("upstream's stream has no token ids: this needs a vLLM that knows return_token_ids")
-        events = self._later_text_block() + self._writer.finish(stop_reason, stop_sequence, usage)
-        return [*events, {"type": "message_stop"}]
+        return self._later_text_block() + self._writer.finish(stop_reason, stop_sequence, usage)
 
 
 def _is_json(text: str) -> bool:

@@ -2,10 +2,18 @@
 
 from typing import Any
 
-from gateway.errors import InvalidRequest, UpstreamBroken
-from gateway.tokens.answer import chunk_error, first_choice, stop_of, token_answer, token_logprobs, usage_of
-from gateway.tokens.blocks import BlockWriter, text_block
-from gateway.tokens.chat_answer import NO_EXPERTS
+from gateway.errors import InvalidRequest
+from gateway.tokens.answer import (
+    first_choice,
+    message_of,
+    round_tokens,
+    stop_of,
+    token_answer,
+    token_logprobs,
+    usage_of,
+)
+from gateway.tokens.blocks import text_block
+from gateway.tokens.chunks import ChunkStream
 from gateway.tokens.fields import TokenFields
 from gateway.tokens.messages_body import read_sampling
 from gateway.tokens.trajectory import RoundTokens, TokenLogprob
@@ -45,79 +53,28 @@ def completion_message(answer: Json, fields: TokenFields) -> tuple[Json, RoundTo
     :class:`~gateway.errors.InvalidRequest` where routed experts were asked for and upstream returns none.
     """
     choice = first_choice(answer)
-    ids = choice.get("token_ids")
-    if ids is None:
-        raise UpstreamBroken("upstream's answer has no token ids: this needs a vLLM that knows return_token_ids")
-    if fields.return_routed_experts and choice.get("routed_experts") is None:
-        raise InvalidRequest(NO_EXPERTS)
-    tokens = RoundTokens(
-        input_ids=choice.get("prompt_token_ids") or fields.input_ids,
-        output_ids=ids,
-        output_token_logprobs=_logprobs(choice, ids) if fields.return_logprob else None,
-        routed_experts=choice.get("routed_experts") if fields.return_routed_experts else None,
-    )
-    stop_reason, stop_sequence = stop_of(choice)
-    message: Json = {
-        "id": answer.get("id"),
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "text", "text": choice.get("text") or ""}],
-        "model": answer.get("model"),
-        "stop_reason": stop_reason,
-        "stop_sequence": stop_sequence,
-        "usage": usage_of(answer.get("usage")),
-    }
+    tokens = round_tokens(choice, fields, choice.get("prompt_token_ids") or fields.input_ids, _logprobs)
+    message = message_of(answer, [{"type": "text", "text": choice.get("text") or ""}], stop_of(choice))
     return message | token_answer(tokens, fields), tokens
 
 
-class CompletionStream:
-    """Chunks in, events out; one object a round. The text block opens at once, so that ids never wait."""
+class CompletionStream(ChunkStream):
+    """A completion's chunks. The text block opens at once, so that ids never wait."""
 
-    def __init__(self, fields: TokenFields) -> None:
-        self.tokens = RoundTokens(input_ids=fields.input_ids)
-        self._fields = fields
-        self._writer = BlockWriter(fields)
-        self._started = self._over = False
-        self._finish: Json = {"finish_reason": "stop"}
-
-    def events(self, chunk: Json) -> list[Json]:
-        """The events of one chunk."""
-        if self._over:
-            return []
-        failed = chunk_error(chunk)
-        if failed is not None:
-            self._over = True
-            return [failed[1]]
-        events: list[Json] = []
-        if not self._started:
-            self._started = True
-            usage = usage_of(chunk.get("usage")) | {"output_tokens": 0}
-            events += self._writer.start(chunk.get("id"), chunk.get("model"), usage)
-            events += self._writer.open(text_block())
-        choices = chunk.get("choices")
-        return events + (self._choice(choices[0]) if choices else self._end_of_message(chunk))
-
-    def end(self) -> list[Json]:
-        """``[DONE]`` came. Raises :class:`~gateway.errors.UpstreamBroken` if the message had not ended."""
-        if not self._over:
-            raise UpstreamBroken("upstream's stream ended before its message did")
-        return []
+    def _start(self, chunk: Json) -> list[Json]:
+        usage = usage_of(chunk.get("usage")) | {"output_tokens": 0}
+        events = self._writer.start(chunk.get("id"), chunk.get("model"), usage) + self._writer.open(text_block())
+        return events + self._go_on(chunk)
 
     def _choice(self, choice: Json) -> list[Json]:
-        if choice.get("finish_reason") is not None:
-            self._finish = choice
         ids = choice.get("token_ids") or []
         logprobs = _logprobs(choice, ids) if self._fields.return_logprob else None
         self.tokens.add(ids, logprobs)
         self._writer.add_ids(ids, logprobs)
         return self._writer.add(choice["text"]) if choice.get("text") else self._writer.flush_ids()
 
-    def _end_of_message(self, chunk: Json) -> list[Json]:
-        self._over = True
-        usage = usage_of(chunk.get("usage"))
-        if usage["output_tokens"] and not self.tokens.output_ids:
-            raise UpstreamBroken("upstream's stream has no token ids: this needs a vLLM that knows return_token_ids")
-        return [*self._writer.finish(*stop_of(self._finish), usage), {"type": "message_stop"}]
+    def _stop(self, usage: Json) -> list[Json]:
+        return self._writer.finish(*stop_of(self._finish), usage)
 
 
 def _logprobs(choice: Json, ids: list[int]) -> list[TokenLogprob]:

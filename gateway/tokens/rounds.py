@@ -8,6 +8,7 @@ from gateway.tokens.answer import error_answer
 from gateway.tokens.chat_answer import chat_message
 from gateway.tokens.chat_request import chat_request
 from gateway.tokens.chat_stream import ChatStream
+from gateway.tokens.chunks import ChunkStream
 from gateway.tokens.completions import CompletionStream, completion_message, completion_request
 from gateway.tokens.dialect import Dialect
 from gateway.tokens.fields import TokenFields
@@ -72,7 +73,7 @@ class _Endpoint:
     path: str
     request: Callable[..., Json]
     message: Callable[[Json, TokenFields], tuple[Json, RoundTokens]]
-    stream: type[ChatStream] | type[CompletionStream]
+    stream: type[ChunkStream]
 
 
 CHAT = _Endpoint("/v1/chat/completions", chat_request, chat_message, ChatStream)
