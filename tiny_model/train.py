@@ -14,7 +14,7 @@ from random import Random
 import torch
 from tokenizers import Tokenizer
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from tiny_model.conversations import HARD_SCENES, SCENES, Scene, some_conversation
 from tiny_model.template import TEMPLATE, pieces
@@ -40,7 +40,7 @@ class Lesson:
     scenes: Mapping[Scene, float]
 
 
-LESSONS = (Lesson(1800, 900, 2e-3, SCENES), Lesson(700, 0, 1e-3, HARD_SCENES))
+LESSONS = (Lesson(1800, 900, 2e-3, SCENES), Lesson(600, 0, 1e-3, HARD_SCENES))
 
 
 def train(folder: Path, *, seed: int, threads: int) -> None:
@@ -57,6 +57,8 @@ def train(folder: Path, *, seed: int, threads: int) -> None:
         else:
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+            # The one in the folder is for vLLM; transformers takes its temperature for a mistake, and would not save.
+            model.generation_config = GenerationConfig.from_model_config(model.config)
         print(f"lesson {number + 1} of {len(LESSONS)}", flush=True)
         _teach(model, tokenizer, rng, lesson, folder)
         progress.write_text(str(number + 1), encoding="utf-8")
