@@ -65,7 +65,7 @@ def first_choice(answer: Json) -> Json:
 
 
 def message_of(answer: Json, content: list[Json], stop: tuple[str | None, str | None]) -> Json:
-    """The message with this content; its id, model and usage are the answer's, ``stop`` is what :func:`stop_of` gives."""
+    """The message with this content: id, model and usage are the answer's, ``stop`` is what :func:`stop_of` gave."""
     stop_reason, stop_sequence = stop
     return {
         "id": answer.get("id"),
