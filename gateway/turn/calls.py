@@ -56,17 +56,18 @@ class CallView(View):
     @property
     def arguments(self) -> dict[str, Any] | None:
         """The arguments, None if they did not end as a JSON object."""
-        if not self.pieces:
+        said = self.pieces.text()
+        if not said:
             return {}
         try:
-            value = jsonvalue.read("".join(self.pieces).encode())
+            value = jsonvalue.read(said.encode())
         except jsonvalue.Unreadable:
             return None
         return value if isinstance(value, dict) else None
 
     def _argument(self, piece: str, out: Out) -> None:
         if piece:
-            self.pieces.append(piece)
+            self.pieces.add(piece)
         if not (self._live or self._waiting_pieces):
             piece = piece.lstrip(" \t\r\n")
         if self._broken or not piece:

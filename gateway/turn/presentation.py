@@ -13,6 +13,7 @@ from typing import ClassVar
 from gateway.errors import UpstreamBroken
 from gateway.turn.lifecycle import DELTAS, PIECE, Event
 from gateway.turn.marker import CLOSING, OPENING, ThinkMark
+from gateway.turn.pieces import Pieces
 from gateway.turn.plain import PlainDelta
 from gateway.turn.riding import EMPTY_DELTAS, PLAIN_DELTA, Tokens, Waiting
 
@@ -60,7 +61,7 @@ class View:
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self.start = start
         self.kind: str = start["type"]
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         self._cursor = cursor
         self._allowed = DELTAS.get(self.kind)
         self._index = -1
@@ -84,7 +85,7 @@ class View:
         """
         piece = self._piece(event)
         if piece:
-            self.pieces.append(piece)
+            self.pieces.add(piece)
         self._pass(event, raw, out)
         return size_of(piece)
 
@@ -92,7 +93,7 @@ class View:
         """Keep ``delta`` and say that it can go to the client as it came, if it can."""
         if delta.kind != self.plain or delta.index != self._index:
             return False
-        self.pieces.append(delta.piece)
+        self.pieces.add(delta.piece)
         return True
 
     def close(self, out: Out) -> None:
@@ -143,12 +144,12 @@ class ThinkingView(View):
         if event["delta"]["type"] == "signature_delta":
             self._signature = piece
         else:
-            self.pieces.append(piece)
+            self.pieces.add(piece)
         self._pass(event, raw, out)
         return size_of(piece)
 
     def value(self) -> Event:
-        thinking = self._thinking + "".join(self.pieces)
+        thinking = self._thinking + self.pieces.text()
         return {**self.start, "thinking": thinking, "signature": self._signature}
 
 
@@ -169,7 +170,7 @@ class TextView(View):
         """Citations of the text that is held."""
         self._think: _Think | None = None
         if self._held:
-            self.pieces.append(self._held)
+            self.pieces.add(self._held)
 
     @property
     def visible(self) -> bool:
@@ -188,7 +189,7 @@ class TextView(View):
             else:
                 self._early.append(event)
             return 0
-        self.pieces.append(piece)
+        self.pieces.add(piece)
         if self._index >= 0:
             self._pass(event, raw, out)
         else:
@@ -206,7 +207,7 @@ class TextView(View):
             self._cursor.close(self._index, out)
 
     def value(self) -> Event | None:
-        text = "".join(self.pieces)
+        text = self.pieces.text()
         return {**self.start, "text": text} if text.strip() else None
 
     def _advance(self, piece: str, out: Out) -> None:
