@@ -9,6 +9,11 @@ from gateway.tokens.fields import TokenFields
 TokenLogprob = tuple[float, int]
 """``(log-probability, token id)``: natural log, of the token that was sampled."""
 
+_ID_BYTES = 36
+"""An integer and its place in a list."""
+_LOGPROB_BYTES = 116
+"""A pair with its float and its integer, and its place in a list."""
+
 
 @dataclass(slots=True)
 class RoundTokens:
@@ -30,7 +35,8 @@ class RoundTokens:
     @property
     def size(self) -> int:
         """About how many bytes of memory the tokens take, those of a JSON answer's ``routed_experts`` aside."""
-        return 8 * (len(self.input_ids or ()) + len(self.output_ids)) + 64 * len(self.output_token_logprobs or ())
+        ids = len(self.input_ids or ()) + len(self.output_ids)
+        return _ID_BYTES * ids + _LOGPROB_BYTES * len(self.output_token_logprobs or ())
 
     def add(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None) -> None:
         """Append sampled tokens, with their log-probabilities where those were asked for."""
