@@ -160,7 +160,7 @@ class Settings(BaseSettings):
     turn_timeout_s: Seconds = Field(3600, description="For a whole turn, from the request to the message's end.")
     max_concurrent_turns: Count = Field(2000, description="Turns at a time in a server process; one more gets 529.")
     max_turn_bytes: Count = Field(
-        67_108_864, description="What is kept of a turn: its request, and what upstream and tools answer."
+        134_217_728, description="What is kept of a turn: its request, and what upstream and tools answer."
     )
     max_event_bytes: Count = Field(16_777_216, description="For one event of upstream's stream in a turn.")
     model_map: StringMap = Field(

@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "idle_timeout_s": 300,
     "turn_timeout_s": 3600,
     "max_concurrent_turns": 2000,
-    "max_turn_bytes": 67108864,
+    "max_turn_bytes": 134217728,
     "max_event_bytes": 16777216,
     "model_map": {},
     "max_tokens_cap": None,

@@ -27,7 +27,7 @@ class TurnRules:
     sealer: Sealer
     aliases: Mapping[str, str] = field(default_factory=dict)
     max_rounds: int = 10
-    max_retained_bytes: int = 64 * 1024 * 1024
+    max_retained_bytes: int = 128 * 1024 * 1024
 
 
 @dataclass(slots=True)
