@@ -1,39 +1,11 @@
 """A response as it comes in, for a cassette: its bytes, and when each event of a stream was whole."""
 
 import time
-from collections.abc import Iterable
 
 from recorder.cassette import Response
-
-_OF_THE_CONNECTION = {
-    "connection",
-    "content-length",
-    "date",
-    "host",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-}
-"""Headers that say nothing once the connection is gone; RFC 9110, section 7.6.1, and what the body's length says."""
+from recorder.headers import HeaderPairs, recorded_headers
 
 _LAST_EVENT = b"event: message_stop"
-
-HeaderPairs = Iterable[tuple[bytes, bytes]]
-
-
-def recorded_headers(pairs: HeaderPairs) -> dict[str, str]:
-    """Headers as a cassette holds them: lower-case names, doubles joined, without those of the connection."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in pairs:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name not in _OF_THE_CONNECTION:
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
 
 
 class Capture:

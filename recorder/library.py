@@ -16,10 +16,8 @@ from typing import Any, BinaryIO, cast
 
 from recorder.cassette import Cassette, Json, Request, Turn
 from recorder.errors import CassetteError
+from recorder.headers import OF_THE_EXCHANGE
 from recorder.matching import Difference, describe, differences, digest, normalise
-
-_NOT_PLAYED = {"connection", "content-length", "date", "keep-alive", "trailer", "transfer-encoding", "upgrade"}
-"""Headers that belong to the connection the turn was recorded on."""
 
 
 @dataclass(slots=True)
@@ -127,7 +125,7 @@ class Library:
             history=_history(normalised),
             request=self._write([json.dumps(normalised).encode()]),
             status_code=response.status_code,
-            headers={name: value for name, value in response.headers.items() if name not in _NOT_PLAYED},
+            headers={name: value for name, value in response.headers.items() if name not in OF_THE_EXCHANGE},
             is_stream=response.is_stream,
             content=self._write(response.content.chunks()),
             ends=ends,

@@ -11,28 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from recorder.capture import Capture, recorded_headers
+from recorder.capture import Capture
 from recorder.cassette import Request, Response, Turn, parse_json
 from recorder.errors import RecorderError
 from recorder.faults import error_envelope
+from recorder.headers import end_to_end, recorded_headers
 from recorder.serving import Receive, Scope, Send, client_gone, query_params, read_body
 from recorder.writer import CassetteWriter
 
-_HOP_BY_HOP = {
-    b"connection",
-    b"keep-alive",
-    b"proxy-authenticate",
-    b"proxy-authorization",
-    b"proxy-connection",
-    b"te",
-    b"trailer",
-    b"transfer-encoding",
-    b"upgrade",
-}
 _MADE_ANEW = {b"host", b"content-length", b"accept-encoding", b"expect"}
 _TIMEOUT = httpx.Timeout(600, connect=10)
 
-Headers = list[tuple[bytes, bytes]]
 Say = Callable[[str, Turn | None], None]
 
 
@@ -140,7 +129,7 @@ class _Exchange:
         """The request as it goes upstream."""
         query = self._scope["query_string"]
         target = self._scope["raw_path"] + (b"?" + query if query else b"")
-        headers = [(name, value) for name, value in _end_to_end(self._scope["headers"]) if name not in _MADE_ANEW]
+        headers = [(name, value) for name, value in end_to_end(self._scope["headers"]) if name not in _MADE_ANEW]
         return httpx.Request(
             self._scope["method"],
             upstream.copy_with(raw_path=upstream.raw_path.rstrip(b"/") + target),
@@ -153,7 +142,7 @@ class _Exchange:
         self.capture.head(answer.status_code, answer.headers.raw)
         length = answer.headers.get("content-length", "")
         self.content_length = int(length) if length.isdigit() else None
-        headers = [(name.lower(), value) for name, value in _end_to_end(answer.headers.raw)]
+        headers = end_to_end(answer.headers.raw)
         await self._send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
 
     async def body(self, data: bytes, *, more: bool = True) -> None:
@@ -163,11 +152,3 @@ class _Exchange:
         headers = [(b"content-type", b"application/json")]
         await self._send({"type": "http.response.start", "status": 502, "headers": headers})
         await self.body(error_envelope("api_error", "the upstream did not answer"), more=False)
-
-
-def _end_to_end(headers: Headers) -> Headers:
-    """Without those of the connection (RFC 9110, section 7.6.1), the ones it names included."""
-    named = {
-        item.strip().lower() for name, value in headers if name.lower() == b"connection" for item in value.split(b",")
-    }
-    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP | named]

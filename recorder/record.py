@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import httpx
 
-from recorder.capture import Capture, recorded_headers
+from recorder.capture import Capture
 from recorder.cassette import Json, Request, Response, Turn, compact_json
 from recorder.conversation import Conversation, Script
 from recorder.errors import RecordingError, StreamError
+from recorder.headers import recorded_headers
 from recorder.messages import fold
 from recorder.writer import CassetteWriter
 

@@ -1,6 +1,6 @@
 import pytest
 
-from recorder.capture import Capture, recorded_headers
+from recorder.capture import Capture
 from tests.recorder.tape import streamed
 from tests.support.upstream import sse, text
 
@@ -47,8 +47,3 @@ def test_what_is_no_stream_has_one_time() -> None:
     response = captured.finish()
     assert (response.is_stream, list(response.event_ms)) == (False, [])
     assert response.json() == {"a": 1}
-
-
-def test_headers_of_the_connection_are_not_recorded() -> None:
-    pairs = [(b"Connection", b"close"), (b"Via", b"a"), (b"VIA", b"b"), (b"Host", b"h"), (b"Content-Length", b"3")]
-    assert recorded_headers(pairs) == {"via": "a, b"}
