@@ -5,7 +5,6 @@ file, and the player applies them to a request before it compares it with the re
 """
 
 import json
-import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -14,79 +13,17 @@ from io import StringIO
 from pathlib import Path
 
 from recorder.cassette import Cassette, Json, Turn, compact_json, parse_json
+from recorder.credentials import REDACTED, SECRET_FIELD, SECRET_HEADER, SECRET_QUERY_FIELD, Spans, cut_out, find_secrets
 from recorder.messages import delta_text, with_delta_text
 from recorder.spool import Spool
 
-REDACTED = "[redacted]"
 _BATCH = 1 << 16
-
-_HEADERS = re.compile(
-    r"auth|cookie|token|secret|passw|credential|session|signature|(api|access|subscription|private)[-_]?key"
-)
-_NAME = (
-    r"(?:api[-_]?key|access[-_]?key|secret[-_]?key|private[-_]?key|secret|password|passwd"
-    r"|(?:access|refresh|auth|session|bearer)[-_]?token|id_token|credentials?|authorization)"
-)
-_NAME_HINTS = ("key", "secret", "passw", "token", "credential", "authorization")
-_FIELD = re.compile(rf"(?:[\w-]*[_-])?{_NAME}", re.IGNORECASE)
-_QUERY_NAME = rf"(?:{_FIELD.pattern}|key|token|auth|sig|signature|x-amz-[\w-]+)"
-_QUERY_FIELD = re.compile(_QUERY_NAME, re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A pattern whose last group (or whole match) is secret.
-
-    ``hints`` are a cheap test, in lower case. Where upper and lower case are one, the pattern is in lower case and so
-    is the text it is given: much quicker than IGNORECASE.
-    """
-
-    kind: str
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-    lower: bool
-
-
-def _rule(kind: str, hints: str | tuple[str, ...], pattern: str, *, lower: bool = False) -> _Rule:
-    return _Rule(kind, (hints,) if isinstance(hints, str) else hints, re.compile(pattern), lower)
-
-
-_RULES = (
-    _rule(
-        "private key",
-        "private key-----",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END[A-Z ]*-----|(?=[\"'])|\Z)",
-    ),
-    _rule("API key", "sk-", r"\bsk-[A-Za-z0-9_-]{16,}"),
-    _rule("API key", "tvly-", r"\btvly-[A-Za-z0-9_-]{10,}"),
-    _rule("API key", "bsa", r"\bBSA[A-Za-z0-9_-]{20,}"),
-    _rule("API key", "hf_", r"\bhf_[A-Za-z0-9]{20,}"),
-    _rule("API key", "gsk_", r"\bgsk_[A-Za-z0-9]{20,}"),
-    _rule("API key", "xai-", r"\bxai-[A-Za-z0-9]{20,}"),
-    _rule("API key", "nvapi-", r"\bnvapi-[A-Za-z0-9_-]{20,}"),
-    _rule("API key", "aiza", r"\bAIza[A-Za-z0-9_-]{30,}"),
-    _rule("access key", "akia", r"\bAKIA[A-Z0-9]{16}\b"),
-    _rule(
-        "access token",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        r"\b(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
-    ),
-    _rule("access token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
-    _rule("access token", "xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
-    _rule("access token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    _rule("credential", "bearer", r"\bbearer\s+((?=[^\s\"'\\]*\d)[\w.~+/=-]{12,})", lower=True),
-    _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", lower=True),
-    _rule("password in a URL", "://", r"://[^/\s:@\"'\\]*:([^/\s@\"'\\]+)@"),
-    _rule("key in a URL", "=", rf"[?&;]{_QUERY_NAME}=([^&;#\s\"'<>\\`)]+)", lower=True),
-    _rule("key in JSON", '"', rf"\"{_FIELD.pattern}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}})", lower=True),
-    _rule("assigned key", _NAME_HINTS, rf"{_NAME}\s*[=:]\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", lower=True),
-)
 
 
 def redact_text(text: str) -> tuple[str, list[str]]:
     """``text`` without its credentials, and the kind of each one found."""
-    spans = _secrets(text)
-    return _cut(text, spans), [kind for _, _, kind in spans]
+    spans = find_secrets(text)
+    return cut_out(text, spans), [kind for _, _, kind in spans]
 
 
 def redact_json(value: Json, path: str = "") -> tuple[Json, list[str]]:
@@ -105,7 +42,7 @@ def redact_turn(turn: Turn) -> Turn:
     path = _redact(request.path, "request.path", note)
     query = {
         name: _secret(f"request.query_params.{name}", note)
-        if _QUERY_FIELD.fullmatch(name) and value != REDACTED
+        if SECRET_QUERY_FIELD.fullmatch(name) and value != REDACTED
         else value
         for name, value in _redact(request.query_params, "request.query_params", note).items()
     }
@@ -137,7 +74,7 @@ def scan(path: Path) -> Iterator[str]:
     """Where a file still holds a credential, one sentence each; never the credential. Raises CassetteError."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for first, text in _batches(file):
-            for start, _, kind in _secrets(text):
+            for start, _, kind in find_secrets(text):
                 yield f"line {_line(first, text, start) + 1}: {kind}"
     cassette = Cassette(path)
     yield from redact_json(cassette.recorded(), "recorded")[1]
@@ -173,7 +110,7 @@ def _redact(value: Json, path: str, note: Note) -> Json:
 
 
 def _field(key: str, value: Json, path: str, note: Note) -> Json:
-    if isinstance(value, str) and value not in ("", REDACTED) and _FIELD.fullmatch(key):
+    if isinstance(value, str) and value not in ("", REDACTED) and SECRET_FIELD.fullmatch(key):
         return _secret(path, note)
     return _redact(value, path, note)
 
@@ -192,7 +129,7 @@ def _headers(headers: dict[str, str], whose: str, note: Note) -> dict[str, str]:
     kept: dict[str, str] = {}
     for name, value in headers.items():
         path = f"{whose}.headers.{name}"
-        if _HEADERS.search(name.lower()):
+        if SECRET_HEADER.search(name.lower()):
             note(path)
         else:
             kept[name] = _redact(value, path, note)
@@ -223,11 +160,11 @@ def _stream(content: Spool, note: Note) -> Spool:
     )
     clean, found = Spool(), bool(cuts)
     for first, text in _batches(lines):
-        spans = _secrets(text)
+        spans = find_secrets(text)
         for start, _, kind in spans:
             note(f"response.sse.{_line(first, text, start)}: {kind}")
         found = found or bool(spans)
-        clean.write(_cut(text, spans).encode("utf-8", "surrogateescape"))
+        clean.write(cut_out(text, spans).encode("utf-8", "surrogateescape"))
     return clean if found else content
 
 
@@ -254,9 +191,6 @@ def _batches(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     yield first, "".join(batch)
 
 
-_Spans = list[tuple[int, int, str]]
-
-
 @dataclass(slots=True)
 class _BlockText:
     """A block's deltas as one text; where in it each ends, and in which line of the stream each stands."""
@@ -278,54 +212,26 @@ class _BlockText:
             number += 1
 
 
-def _cuts_across_deltas(content: Spool, note: Note) -> dict[int, _Spans]:
+def _cuts_across_deltas(content: Spool, note: Note) -> dict[int, Spans]:
     """Line number -> the parts of its delta that belong to a secret; only the first part of each has a kind."""
     blocks: dict[int, _BlockText] = {}
     for number, line in enumerate(content.lines()):
         if line.startswith(b"data:") and (delta := delta_text(parse_json(line[5:]))):
             index, text = delta
             blocks.setdefault(index, _BlockText()).add(number, text)
-    cuts: dict[int, _Spans] = {}
+    cuts: dict[int, Spans] = {}
     for index, block in blocks.items():
-        for start, end, kind in _secrets(block.text.getvalue()):
+        for start, end, kind in find_secrets(block.text.getvalue()):
             for part, (number, left, right) in enumerate(block.parts(start, end)):
                 cuts.setdefault(number, []).append((left, right, "" if part else kind))
             note(f"response.sse: {kind} in block {index}")
     return cuts
 
 
-def _cut_delta(line: str, spans: _Spans) -> str:
+def _cut_delta(line: str, spans: Spans) -> str:
     """A ``data:`` line without those parts of its delta; the first part of a secret leaves the mark."""
     event = json.loads(line[5:])
     found = delta_text(event)
     if found is None:
         return line
-    return f"data: {compact_json(with_delta_text(event, _cut(found[1], spans))).decode()}\n"
-
-
-def _secrets(text: str) -> _Spans:
-    """(start, end, kind) of every secret, in order; what overlaps is one."""
-    # the one letter that grows in lower case would shift the rest
-    lower, found = text.replace("\u0130", "I").lower(), list[tuple[int, int, str]]()
-    for rule in _RULES:
-        if any(hint in lower for hint in rule.hints):
-            for match in rule.pattern.finditer(lower if rule.lower else text):
-                group = match.lastindex or 0
-                if match[group] != REDACTED:
-                    found.append((match.start(group), match.end(group), rule.kind))
-    spans: _Spans = []
-    for start, end, kind in sorted(found):
-        if spans and start < spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]), spans[-1][2])
-        else:
-            spans.append((start, end, kind))
-    return spans
-
-
-def _cut(text: str, spans: _Spans) -> str:
-    """``text`` with a mark in place of each span; of a span without a kind nothing stays."""
-    parts, end = [], 0
-    for start, stop, kind in spans:
-        parts += [text[end:start], REDACTED if kind else ""]
-        end = stop
-    return "".join([*parts, text[end:]])
+    return f"data: {compact_json(with_delta_text(event, cut_out(found[1], spans))).decode()}\n"

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from recorder.cassette import Cassette, Request, Response, Turn
+from recorder.credentials import REDACTED
 from recorder.messages import fold
-from recorder.redact import REDACTED, redact_json, redact_request_body, redact_text, redact_turn, scan
+from recorder.redact import redact_json, redact_request_body, redact_text, redact_turn, scan
 from recorder.spool import Spool
 from tests.recorder.tape import SECRET, answered, asked, streamed, write
 from tests.support.upstream import message, sse, text, thinking, tool_use

@@ -1,0 +1,100 @@
+"""How credentials look: in a text by their form, in a header, a field or a query by its name."""
+
+import re
+from dataclasses import dataclass
+
+REDACTED = "[redacted]"
+
+Spans = list[tuple[int, int, str]]
+"""(start, end, kind) of parts of a text."""
+
+SECRET_HEADER = re.compile(
+    r"auth|cookie|token|secret|passw|credential|session|signature|(api|access|subscription|private)[-_]?key"
+)
+"""Stands somewhere in the lower-case name of a header that holds a credential; the two below are whole names."""
+_NAME = (
+    r"(?:api[-_]?key|access[-_]?key|secret[-_]?key|private[-_]?key|secret|password|passwd"
+    r"|(?:access|refresh|auth|session|bearer)[-_]?token|id_token|credentials?|authorization)"
+)
+_NAME_HINTS = ("key", "secret", "passw", "token", "credential", "authorization")
+SECRET_FIELD = re.compile(rf"(?:[\w-]*[_-])?{_NAME}", re.IGNORECASE)
+_QUERY_NAME = rf"(?:{SECRET_FIELD.pattern}|key|token|auth|sig|signature|x-amz-[\w-]+)"
+SECRET_QUERY_FIELD = re.compile(_QUERY_NAME, re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A pattern whose last group (or whole match) is secret.
+
+    ``hints`` are a cheap test, in lower case. Where upper and lower case are one, the pattern is in lower case and so
+    is the text it is given: much quicker than IGNORECASE.
+    """
+
+    kind: str
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+    lower: bool
+
+
+def _rule(kind: str, hints: str | tuple[str, ...], pattern: str, *, lower: bool = False) -> _Rule:
+    return _Rule(kind, (hints,) if isinstance(hints, str) else hints, re.compile(pattern), lower)
+
+
+_RULES = (
+    _rule(
+        "private key",
+        "private key-----",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END[A-Z ]*-----|(?=[\"'])|\Z)",
+    ),
+    _rule("API key", "sk-", r"\bsk-[A-Za-z0-9_-]{16,}"),
+    _rule("API key", "tvly-", r"\btvly-[A-Za-z0-9_-]{10,}"),
+    _rule("API key", "bsa", r"\bBSA[A-Za-z0-9_-]{20,}"),
+    _rule("API key", "hf_", r"\bhf_[A-Za-z0-9]{20,}"),
+    _rule("API key", "gsk_", r"\bgsk_[A-Za-z0-9]{20,}"),
+    _rule("API key", "xai-", r"\bxai-[A-Za-z0-9]{20,}"),
+    _rule("API key", "nvapi-", r"\bnvapi-[A-Za-z0-9_-]{20,}"),
+    _rule("API key", "aiza", r"\bAIza[A-Za-z0-9_-]{30,}"),
+    _rule("access key", "akia", r"\bAKIA[A-Z0-9]{16}\b"),
+    _rule(
+        "access token",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"\b(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
+    ),
+    _rule("access token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
+    _rule("access token", "xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
+    _rule("access token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    _rule("credential", "bearer", r"\bbearer\s+((?=[^\s\"'\\]*\d)[\w.~+/=-]{12,})", lower=True),
+    _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", lower=True),
+    _rule("password in a URL", "://", r"://[^/\s:@\"'\\]*:([^/\s@\"'\\]+)@"),
+    _rule("key in a URL", "=", rf"[?&;]{_QUERY_NAME}=([^&;#\s\"'<>\\`)]+)", lower=True),
+    _rule("key in JSON", '"', rf"\"{SECRET_FIELD.pattern}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}})", lower=True),
+    _rule("assigned key", _NAME_HINTS, rf"{_NAME}\s*[=:]\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", lower=True),
+)
+
+
+def find_secrets(text: str) -> Spans:
+    """(start, end, kind) of every secret, in order; what overlaps is one."""
+    # the one letter that grows in lower case would shift the rest
+    lower, found = text.replace("\u0130", "I").lower(), list[tuple[int, int, str]]()
+    for rule in _RULES:
+        if any(hint in lower for hint in rule.hints):
+            for match in rule.pattern.finditer(lower if rule.lower else text):
+                group = match.lastindex or 0
+                if match[group] != REDACTED:
+                    found.append((match.start(group), match.end(group), rule.kind))
+    spans: Spans = []
+    for start, end, kind in sorted(found):
+        if spans and start < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]), spans[-1][2])
+        else:
+            spans.append((start, end, kind))
+    return spans
+
+
+def cut_out(text: str, spans: Spans) -> str:
+    """``text`` with a mark in place of each span; of a span without a kind nothing stays."""
+    parts, end = [], 0
+    for start, stop, kind in spans:
+        parts += [text[end:start], REDACTED if kind else ""]
+        end = stop
+    return "".join([*parts, text[end:]])
