@@ -1,10 +1,10 @@
 """The web search tool: one backend behind slots, a timeout, a retry, domain filters and a bounded text."""
 
 import asyncio
-import traceback
 
 import structlog
 
+from gateway.log import describe
 from gateway.tools.base import Cause, SearchBackend, SearchFailed, SearchQuery
 from gateway.tools.web_search.domains import DomainFilter, read_url
 from gateway.tools.web_search.text import clean, render
@@ -73,14 +73,7 @@ class WebSearch:
             except SearchFailed as failure:
                 return self._failed(failure)
             except Exception as bug:  # noqa: BLE001 - whatever a backend does wrong, the turn goes on.
-                # Its message and the values on its stack may hold the query: only type and place are logged.
-                where = traceback.extract_tb(bug.__traceback__)[-1]
-                _log.error(
-                    "search backend broke",
-                    provider=self._backend.name,
-                    error=type(bug).__name__,
-                    at=f"{where.name}:{where.lineno}",
-                )
+                _log.error("search backend broke", provider=self._backend.name, **describe(bug))
                 return SearchFailed(Cause.UNEXPECTED, self._backend.label).outcome
         return SearchOutcome(text=text, results=shown)
 
