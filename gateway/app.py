@@ -49,7 +49,7 @@ from gateway.settings import Settings
 from gateway.token_runner import run_token_request
 from gateway.tokens import Dialect
 from gateway.tools.base import SearchTool
-from gateway.tools.web_search import WebSearch, make_backend
+from gateway.tools.web_search import make_search
 from gateway.turn import MessagesRounds, Rounds, Sealer, TokenRounds, Turn, TurnRules, translate_count
 from gateway.turnstile import Turnstile
 from gateway.upstream import Upstream
@@ -82,23 +82,6 @@ STOPPING = "stopping"
 
 FAREWELL_S = 2.0
 """How long requests that outlived the server's patience have to tell their clients so."""
-
-
-def make_search(settings: Settings) -> WebSearch:
-    """The search tool that the settings describe. Raises :class:`gateway.errors.SettingsError`."""
-    key = settings.search_api_key
-    backend = make_backend(
-        settings.search_provider,
-        base_url=settings.search_base_url,
-        api_key=key.get_secret_value() if key else None,
-    )
-    return WebSearch(
-        backend,
-        timeout_s=settings.tool_timeout_s,
-        concurrency=settings.tool_concurrency,
-        max_results=settings.search_max_results,
-        result_max_chars=settings.tool_result_max_chars,
-    )
 
 
 class Gateway:

@@ -17,13 +17,14 @@ import uvicorn
 from pydantic import SecretStr
 from uvicorn.server import ServerState
 
-from gateway.app import Gateway, make_search
+from gateway.app import Gateway
 from gateway.connection import ClientConnection
 from gateway.errors import SettingsError
 from gateway.log import configure_logging
 from gateway.metrics import MULTIPROCESS_DIR
 from gateway.reach import listens, origin_at
 from gateway.settings import Settings, unknown_variables
+from gateway.tools.web_search import make_search
 from gateway.workers import Workers, end_with_supervisor
 
 KEEP_ALIVE_S = 75

@@ -24,12 +24,11 @@ import httpx
 import pytest
 
 from gateway import server
-from gateway.app import make_search
 from gateway.cli import main as gateway_cli
 from gateway.settings import Settings, variable
 from gateway.tools.base import SearchBackend
 from gateway.tools.canned import CannedSearch
-from gateway.tools.web_search import make_backend
+from gateway.tools.web_search import make_backend, make_search
 from gateway.turn.tool import SearchResult
 from gateway.vllm import family_of
 from recorder.cli import main as recorder_cli

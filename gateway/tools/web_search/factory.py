@@ -1,14 +1,33 @@
-"""From settings to a backend."""
+"""From settings to a backend, and to the tool that searches it."""
 
 from urllib.parse import urlsplit
 
 from gateway.errors import SettingsError
+from gateway.settings import Settings
 from gateway.tools.base import SearchBackend
+from gateway.tools.web_search.tool import WebSearch
 
 PROVIDERS = ("ddgs", "searxng", "brave", "tavily", "exa", "you")
 """What ``--search-provider`` takes; the first is the default."""
 
 _KEYED = frozenset(("brave", "tavily", "exa", "you"))
+
+
+def make_search(settings: Settings) -> WebSearch:
+    """The search tool that the settings describe. Raises :class:`gateway.errors.SettingsError`."""
+    key = settings.search_api_key
+    backend = make_backend(
+        settings.search_provider,
+        base_url=settings.search_base_url,
+        api_key=key.get_secret_value() if key else None,
+    )
+    return WebSearch(
+        backend,
+        timeout_s=settings.tool_timeout_s,
+        concurrency=settings.tool_concurrency,
+        max_results=settings.search_max_results,
+        result_max_chars=settings.tool_result_max_chars,
+    )
 
 
 def make_backend(provider: str, *, base_url: str | None, api_key: str | None) -> SearchBackend:
