@@ -1,5 +1,7 @@
 """What a person types, and the sentence they get where it is wrong."""
 
+from functools import cache
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -34,9 +36,14 @@ def test_flags_and_variables_reach_the_server(served: list[Settings]) -> None:
     assert (settings.tool_aliases, settings.api_keys[0].get_secret_value()) == ({"X": "web_search"}, "k")
 
 
+@cache
+def serve_help() -> str:
+    return " ".join(run("serve", "--help").output.split())
+
+
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_every_setting_but_the_keys_is_a_flag_with_its_variable_in_the_help(name: str) -> None:
-    text = " ".join(run("serve", "--help").output.split())
+    text = serve_help()
     assert (f"{flag(name)} VALUE" in text) == (name not in SECRETS)
     assert variable(name) in text
     if name in REPEATABLE:
