@@ -27,7 +27,7 @@ from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult
 from gateway.wire.sse import SSEReader
 from recorder.cassette import Cassette
 from recorder.player import Player, Seen
-from recorder.serving import bind, origin, serving
+from recorder.serving import Receive, Scope, Send, bind, origin, serving
 
 CASSETTE = Path(__file__).with_name("demo.yaml")
 
@@ -150,10 +150,10 @@ class WatchedUpstream:
         self._player = Player([CASSETTE], speed=speed, on_request=self._asked)
         self.stop, self.close = self._player.stop, self._player.close
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = Answer()
 
-        async def watched(message: Any) -> None:
+        async def watched(message: dict[str, Any]) -> None:
             for event in answer.feed(message.get("body", b"")):
                 if event["type"] == "content_block_stop" and answer.text.strip():
                     self._report.behind(f"round {self.rounds} answers {answer.kind}", answer.text)

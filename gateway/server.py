@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 import uvicorn
 from pydantic import SecretStr
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from gateway.app import Gateway
@@ -72,7 +72,7 @@ def serve(
 
 
 @asynccontextmanager
-async def loopback(app: Any, *, drain_s: float = 1) -> AsyncIterator[str]:
+async def loopback(app: ASGIApp, *, drain_s: float = 1) -> AsyncIterator[str]:
     """Serve an ASGI application on a free port of 127.0.0.1, in the running event loop; yields its URL.
 
     At the end requests under way have ``drain_s`` to finish, and are then cancelled.
@@ -103,7 +103,9 @@ def _config_of(settings: Settings) -> uvicorn.Config:
     return uvicorn_config(_Application(settings), drain_s=settings.drain_s, workers=settings.workers)
 
 
-def uvicorn_config(app: Any, *, drain_s: float, workers: int = 1, factory: bool = True) -> uvicorn.Config:
+def uvicorn_config(
+    app: ASGIApp | Callable[[], ASGIApp], *, drain_s: float, workers: int = 1, factory: bool = True
+) -> uvicorn.Config:
     """uvicorn as the gateway runs it: the fast parts, and nothing added to what passes."""
     return uvicorn.Config(
         app,
@@ -130,7 +132,7 @@ class _Application:
 
     settings: Settings
 
-    def __call__(self) -> Any:
+    def __call__(self) -> ASGIApp:
         configure_logging(self.settings.log_level, self.settings.log_format)
         end_with_supervisor()
         return Gateway(self.settings)
