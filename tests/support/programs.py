@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -50,6 +51,11 @@ class Running:
         return self.process.returncode
 
 
+def _heed_interrupts() -> None:
+    # A shell starts what it runs in the background with SIGINT ignored, the tests too, and that is inherited.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def messages_gateway(*arguments: str, path: Path, env: Mapping[str, str] | None = None) -> Iterator[Running]:
     """``messages-gateway`` with ``path`` first on PATH, and no ``GATEWAY_*`` variable but those of ``env``."""
@@ -60,6 +66,7 @@ def messages_gateway(*arguments: str, path: Path, env: Mapping[str, str] | None 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_heed_interrupts,
     )
     try:
         yield Running(process)
