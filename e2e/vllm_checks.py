@@ -174,7 +174,7 @@ async def mixed(stage: Stage, *, stream: bool) -> AsyncIterator[Check]:
     yield Check("first answer", " ".join(blocks), blocks == ["server_tool_use", "tool_use", "web_search_tool_result"])
     yield Check("stop_reason", first.stop_reason, first.stop_reason == "tool_use")
     results = [
-        {"type": "tool_result", "tool_use_id": block.id, "content": "main.py notes.txt"}
+        {"type": "tool_result", "tool_use_id": block.id, "content": "notes.txt"}
         for block in first.content
         if block.type == "tool_use"
     ]
@@ -185,7 +185,7 @@ async def mixed(stage: Stage, *, stream: bool) -> AsyncIterator[Check]:
     ]
     second = await stage.ask(messages, TYPED, BASH, stream=stream)
     said = text_of(second)
-    yield Check("second answer", said, RUST in said and "main.py notes.txt" in said)
+    yield Check("second answer", said, RUST in said and "notes.txt" in said)
     yield Check("searches", stage.web.queries, len(stage.web.queries) == 1)
 
 

@@ -72,6 +72,18 @@ def _with_typed_tool(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "tools": tools}
 
 
+@pytest.mark.parametrize(("scripted", "stream"), _recorded(errors=False))
+def test_a_recording_shows_what_it_is_there_for(scripted: Scripted, stream: bool) -> None:
+    recorded = [_answer(turn) for turn in Cassette(scripted.cassette(stream=stream))]
+    assert [_calls(message) for message in recorded] == scripted.calls
+    thoughts = [block for message in recorded for block in message["content"] if block["type"] == "thinking"]
+    as_text = [b for m in recorded for b in m["content"] if b.get("text", "").lstrip().startswith("<think>")]
+    thinks = scripted.flags.get("thinking") != "disabled"
+    assert bool(thoughts) == (thinks and scripted.thinking_parsed)
+    assert bool(as_text) == (thinks and not scripted.thinking_parsed)
+    assert (recorded[-1]["stop_reason"] == "max_tokens") == (scripted.name == "cut-inside-a-call")
+
+
 @pytest.mark.parametrize("native", [False, True], ids=["hidden", "native"])
 @pytest.mark.parametrize(("scripted", "stream"), _recorded(errors=False))
 async def test_upstream_is_asked_for_every_round_as_recorded(scripted: Scripted, stream: bool, native: bool) -> None:
