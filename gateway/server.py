@@ -27,6 +27,10 @@ from gateway.settings import Settings, unknown_variables
 from gateway.tools.web_search import make_search
 from gateway.workers import Workers, end_with_supervisor
 
+WORKER_ANSWERS_S = 30
+"""How long a worker may take to answer its supervisor before it is taken for hung. Its start counts: long, on a part of
+a core."""
+
 KEEP_ALIVE_S = 75
 """How long an idle client connection is kept: longer than what balancers keep theirs, so that they close first."""
 
@@ -123,6 +127,7 @@ def uvicorn_config(
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=math.ceil(drain_s),
+        timeout_worker_healthcheck=WORKER_ANSWERS_S,
     )
 
 

@@ -183,6 +183,7 @@ async def test_the_workers_are_replaced_under_load_and_no_request_fails(tmp_path
             assert (await new.post("/v1/messages", content=b"{" + b" " * 300 + b"}")).status_code == 413
 
         settings.write_text("max_body_bites = 1\n")
+        await eventually(lambda: len(workers(program)) == 2)
         after = set(workers(program))
         os.kill(program.process.pid, signal.SIGHUP)
         assert "max_body_bites" in (await stays)[0]

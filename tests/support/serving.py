@@ -43,4 +43,11 @@ def listens(port: int) -> bool:
 def workers(program: Running) -> list[int]:
     """The processes that multiprocessing spawned for it."""
     children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [int(child) for child in children if _is_worker(Path(f"/proc/{child}/cmdline"))]
+
+
+def _is_worker(command: Path) -> bool:
+    try:
+        return b"spawn_main" in command.read_bytes()
+    except FileNotFoundError:  # it has just ended
+        return False
