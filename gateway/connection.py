@@ -1,7 +1,10 @@
 """A client's connection: what it costs when its client is slow, gone or late, and how it ends when the server stops."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.app import STOPPING
 from gateway.strict import StrictProtocol
@@ -22,6 +25,8 @@ class ClientConnection(StrictProtocol):
     """Runs while the client takes nothing."""
     _silent: asyncio.TimerHandle | None = None
     """Runs while the rest of a request is awaited."""
+    _earlier: Sequence[RequestResponseCycle] = ()
+    """Requests that were not answered when the next one came behind them."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -32,6 +37,10 @@ class ClientConnection(StrictProtocol):
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        for cycle in self._earlier:  # uvicorn tells the last request only
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._is_taken()
@@ -83,7 +92,10 @@ class ClientConnection(StrictProtocol):
             self.cycle.keep_alive = False
 
     def on_headers_complete(self) -> None:
+        cycle = self.cycle
         super().on_headers_complete()
+        if cycle is not None and not cycle.response_complete and cycle is not self.cycle:
+            self._earlier = [*(one for one in self._earlier if not one.response_complete), cycle]
         if STOPPING in self.app_state and self.cycle is not None:
             self.cycle.keep_alive = False
 

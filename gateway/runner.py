@@ -45,21 +45,13 @@ class _Run:
 
     async def drive(self) -> None:
         """All the rounds, and the calls between them."""
-        rounds, turn = self._rounds, self._rounds.turn
+        turn = self._rounds.turn
         if self._unfolds:
             self._answer.hold()
         await self._run_calls(turn.late_calls())
         while not turn.over:
-            sent = perf_counter()
             response = await self._ask()
             try:
-                if response.status != 200:
-                    await self._not_ok(response)
-                expect_readable(response, stream=rounds.streams)
-                if turn.rounds == 0:
-                    await self._begin(response)
-                await (self._read_stream(response) if rounds.streams else self._read_json(response))
-                self._exchange.record.upstream_ms += (perf_counter() - sent) * 1000
                 await self._end_round()
                 await read_leftover(response)
             finally:
@@ -67,9 +59,30 @@ class _Run:
         await self._answer.finish()
 
     async def _ask(self) -> Response:
+        """Ask for the next round and read it to its end. However that goes, its time is upstream's."""
         body = self._rounds.request()
-        self._exchange.record.rounds += 1
-        return await self._services.upstream.request("POST", self._rounds.target, self._headers, body)
+        record = self._exchange.record
+        record.rounds += 1
+        sent = perf_counter()
+        try:
+            response = await self._services.upstream.request("POST", self._rounds.target, self._headers, body)
+            try:
+                await self._read(response)
+            except BaseException:
+                response.close()
+                raise
+            return response
+        finally:
+            record.upstream_ms += (perf_counter() - sent) * 1000
+
+    async def _read(self, response: Response) -> None:
+        rounds = self._rounds
+        if response.status != 200:
+            await self._not_ok(response)
+        expect_readable(response, stream=rounds.streams)
+        if rounds.turn.rounds == 0:
+            await self._begin(response)
+        await (self._read_stream(response) if rounds.streams else self._read_json(response))
 
     async def _begin(self, response: Response) -> None:
         headers = response_headers(response.headers)

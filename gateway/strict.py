@@ -89,6 +89,9 @@ class StrictProtocol(HttpToolsProtocol):
         self.data_received(b"\r\n".join([*lines, b"", rest]))
 
     def _refuse(self, error: RequestError) -> None:
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            self.transport.close()  # an answer is on its way: a second head would stand in its body
+            return
         body = error.body()
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[error.status] + head + body)

@@ -9,7 +9,7 @@ from gateway import connection, server
 from gateway.app import Gateway
 from gateway.settings import Settings
 from tests.support.raw import post, raw_client
-from tests.support.upstream import ScriptedUpstream, encode_event, json_answer, sse_answer
+from tests.support.upstream import ScriptedUpstream, encode_event, json_answer, raw, sse_answer
 
 pytestmark = pytest.mark.anyio
 
@@ -99,3 +99,31 @@ async def test_an_answer_may_take_longer_than_that() -> None:
     ):
         await client.send(post(b"{}", "/v1/messages", "Connection: close"))
         assert (await client.rest()).endswith(b"3\r\ntwo\r\n0\r\n\r\n")
+
+
+async def test_a_client_that_leaves_with_another_request_behind_is_noticed() -> None:
+    """The first request is the one that is being answered."""
+    async with (
+        ScriptedUpstream(raw(then="stall")) as upstream,
+        server.loopback(Gateway(Settings(upstream=upstream.origin))) as url,
+    ):
+        async with raw_client(port_of(url)) as client:
+            await client.send(post(b"{}") + post(b"{}") + post(b"{}"))
+            await upstream.arrived()
+        await upstream.closed_by_client()
+        async with httpx.AsyncClient(base_url=url, verify=False) as other:
+            assert 'outcome="client_gone"' in (await other.get("/metrics")).text
+    assert len(upstream.requests) == 1
+
+
+async def test_what_is_not_http_behind_a_request_does_not_stand_in_its_answer() -> None:
+    ping = encode_event({"type": "ping"})
+    async with (
+        ScriptedUpstream(sse_answer([ping], whole=False, then="stall")) as upstream,
+        server.loopback(Gateway(Settings(upstream=upstream.origin))) as url,
+        raw_client(port_of(url)) as client,
+    ):
+        await client.send(post(b"{}"))
+        await client.until(ping)
+        await client.send(b"\x00\x01 what is this\r\n\r\n")
+        assert b"HTTP/1.1" not in await client.rest()

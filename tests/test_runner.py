@@ -334,3 +334,11 @@ async def test_events_cut_at_any_place_come_out_the_same() -> None:
             response = await gateway.client.post("/v1/messages", json=asking(stream=True))
         whole = whole or events(response)
         assert events(response) == whole
+
+
+async def test_the_time_of_a_round_that_fails_is_upstreams(capsys: pytest.CaptureFixture[str]) -> None:
+    async with setting(raw(then="stall"), first_byte_timeout_s=0.05, log_format="json") as (gateway, _):
+        await gateway.client.post("/v1/messages", json=asking(stream=False))
+    line = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert line["outcome"] == "timeout"
+    assert line["upstream_ms"] >= 40

@@ -354,7 +354,7 @@ class Connection(asyncio.Protocol):
     # What is left
 
     def _finish(self, response: Response) -> None:
-        self._complete = False
+        self._complete = self._taken = False
         self._response = None
         response._connection = None
         response._wake()

@@ -389,3 +389,20 @@ async def test_a_sink_is_offered_nothing_once_its_reader_has_gone() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert offered == []
+
+
+async def test_what_a_sink_took_of_one_answer_says_nothing_of_the_next() -> None:
+    """The last piece came with the answer's end. Of the next answer a byte came, so it was begun."""
+    wire = Wire()
+    response = await wire.answered(CHUNKED)
+    response.sink = lambda piece: True
+    waiting = begin(response.read_chunk())
+    await asyncio.sleep(0)
+    wire.connection.data_received(b"1\r\na\r\n0\r\n\r\n")
+    assert await waiting == b""
+    again = await wire.asked()
+    wire.connection.data_received(b"HTTP/1.1 200 O")
+    wire.connection.connection_lost(None)
+    with pytest.raises(UpstreamBroken):
+        await again
+    assert not wire.connection.unanswered()
