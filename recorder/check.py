@@ -13,7 +13,10 @@ _MESSAGE_FIELDS = {"id": str, "type": str, "role": str, "content": list, "model"
 
 
 def check(cassette: Cassette) -> Iterator[str]:
-    """What is wrong, one complaint after the other. Raises CassetteError where it is no cassette at all."""
+    """What is wrong, one complaint after the other. Raises CassetteError where it is no cassette at all.
+
+    One without a turn is sound: a recorder that was stopped before its first turn ended leaves it.
+    """
     earlier = _Earlier(cassette)
     names: set[str] = set()
     for turn in cassette:
@@ -23,8 +26,6 @@ def check(cassette: Cassette) -> Iterator[str]:
         names.add(turn.filename)
         for complaint in complaints:
             yield f"{turn.filename}: {complaint}"
-    if not names:
-        yield "it has no turn"
 
 
 def _is_messages(turn: Turn) -> bool:

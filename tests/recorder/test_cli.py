@@ -62,6 +62,13 @@ def test_show(tmp_path: Path) -> None:
     assert re.search(r"text +Hello", shown.output)
 
 
+def test_check_says_that_an_empty_recording_is_sound(tmp_path: Path) -> None:
+    empty = write(tmp_path / "c.yaml")
+    checked = run("check", empty)
+    assert checked.exit_code == 0
+    assert checked.output == f"{empty}: sound, but an empty recording: no turn had ended\n"
+
+
 def test_check_says_which_file_and_fails(tmp_path: Path) -> None:
     good = write(tmp_path / "good.yaml", HELLO)
     bad = write(tmp_path / "bad.yaml", (asked("hi"), streamed(sse(text("Hello"))[:-1])))
