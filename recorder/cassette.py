@@ -1,4 +1,4 @@
-"""A cassette: one YAML file, one conversation, a list of turns, each one HTTP exchange.
+"""A cassette: a conversation in a YAML file, as the HTTP exchanges that it took, which the format calls turns.
 
 The fields that every reader of the format knows:
 

@@ -78,9 +78,9 @@ def _thinking(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 def record(ctx: click.Context, /, mode: str, upstream: str, output: Path, **options: Any) -> None:
     """Record a conversation.
 
-    `messages` asks an upstream the prompts and answers its tool calls, each exchange a turn. `proxy` sits between any
-    client and the upstream and records what passes, until it is interrupted. Credentials are not recorded; the
-    upstream's key, if it needs one, is taken from GATEWAY_UPSTREAM_API_KEY.
+    `messages` asks an upstream the prompts and answers its tool calls, each exchange a turn. `proxy` passes
+    requests of whatever client on to the upstream, and keeps both sides until it is interrupted. Credentials are not
+    recorded; the upstream's key, if it needs one, is taken from GATEWAY_UPSTREAM_API_KEY.
     """
     typed = shlex.join(["messages-recorder", *(ctx.find_root().obj or [])])
     if mode == "proxy":
