@@ -58,9 +58,11 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
-        if not self._failed:
-            self.log.unlink(missing_ok=True)
+        try:
+            self.stop()
+        finally:  # a second Ctrl-C leaves no file behind either
+            if not self._failed:
+                self.log.unlink(missing_ok=True)
 
     def check(self) -> None:
         """Raises :class:`ChildFailed` where it has ended."""

@@ -1,5 +1,6 @@
 """The command line: ``messages-gateway serve`` and its siblings."""
 
+import signal
 from typing import Any
 
 import click
@@ -9,13 +10,15 @@ from gateway.options import as_arguments, read_settings, settings_options
 
 
 class _Group(click.Group):
-    """Says in a sentence what stops a command."""
+    """Says in a sentence what stops a command; a Ctrl-C needs none."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except MessagesGatewayError as error:
             raise click.ClickException(str(error)) from None
+        except KeyboardInterrupt:
+            ctx.exit(128 + signal.SIGINT)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -42,6 +42,21 @@ def test_what_ignores_sigterm_is_killed_with_all_of_its_own() -> None:
     assert not child.log.exists()
 
 
+def test_a_second_interrupt_leaves_no_file_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = run(STUBBORN)
+
+    def interrupted(*_: float) -> int:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    while not child.last_lines(1):
+        time.sleep(0.01)
+    with pytest.raises(KeyboardInterrupt), child:
+        monkeypatch.setattr(child.process, "wait", interrupted)
+    assert child.process.returncode == -signal.SIGKILL
+    assert not child.log.exists()
+
+
 def test_an_end_that_nobody_asked_for_is_told_with_its_last_words() -> None:
     with run("print('first'); print('\\x1b[31mlast\\x1b[0m\\n\\n'); raise SystemExit(4)") as child:
         child.process.wait()

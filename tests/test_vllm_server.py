@@ -49,6 +49,8 @@ if os.environ.get("DIES"):
     print("\\x1b[31mValueError: not enough memory\\x1b[0m", flush=True)
     sys.exit(1)
 signal.signal(signal.SIGTERM, stop)
+if os.environ.get("LOADS"):
+    signal.pause()
 note({"argv": sys.argv[1:], "pid": os.getpid(), "keys": [name for name in os.environ if name.startswith("GATEWAY_")]})
 port = int(sys.argv[sys.argv.index("--port") + 1])
 HTTPServer(("127.0.0.1", port), Handler).serve_forever()
@@ -144,9 +146,35 @@ def test_an_interrupt_stops_it_too(programs: Path, upstream: str, tmp_path: Path
     seen = tmp_path / "seen"
     with messages_gateway(*serve(upstream), path=programs, env={"SEEN": str(seen)}) as gateway:
         gateway.says("listening")
+        log = log_of(gateway.said)
+        assert log.exists()
         gateway.process.send_signal(signal.SIGINT)
-        gateway.end()
+        assert gateway.end() == 128 + signal.SIGINT
+    assert gateway.said.endswith("stopping vLLM\n")
     assert noted(seen)[1:] == ["stopped"]
+    assert not log.exists()
+
+
+def test_an_interrupt_while_it_starts_is_as_quiet(programs: Path, upstream: str, tmp_path: Path) -> None:
+    env = {"SEEN": str(tmp_path / "seen"), "LOADS": "1"}
+    with messages_gateway(*serve(upstream), path=programs, env=env) as gateway:
+        gateway.says("its output")
+        log = log_of(gateway.said)
+        gateway.process.send_signal(signal.SIGINT)
+        assert gateway.end() == 128 + signal.SIGINT
+    assert "Aborted" not in gateway.said
+    assert not log.exists()
+
+
+def test_a_terminal_that_closes_ends_both(programs: Path, upstream: str, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    with messages_gateway(*serve(upstream), path=programs, env={"SEEN": str(seen)}) as gateway:
+        gateway.says("listening")
+        log = log_of(gateway.said)
+        gateway.process.send_signal(signal.SIGHUP)
+        assert gateway.end() == 128 + signal.SIGTERM
+    assert noted(seen)[1:] == ["stopped"]
+    assert not log.exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")

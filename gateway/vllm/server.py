@@ -65,7 +65,9 @@ def running_vllm(model: str, origin: str, extra: Sequence[str] = (), console: Co
     env = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     # The server restores the handlers it found and raises the signal that ended it once more: without one of ours,
     # that would be the end of this process before vLLM is stopped.
-    before = signal.signal(signal.SIGTERM, _exit)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _exit)}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # a terminal that closes; nohup ignores it, and so do we
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, _terminate)
     try:
         with Child("vLLM", argv, env, grace_s=STOP_GRACE_S) as child:
             console.print(Text(f"starting {shlex.join(['vllm', *argv[1:]])}\nits output: {child.log}"))
@@ -85,7 +87,8 @@ def running_vllm(model: str, origin: str, extra: Sequence[str] = (), console: Co
             if ended.early:
                 raise child.failure()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 class _Watch:
@@ -170,3 +173,7 @@ def _name(option: Sequence[str]) -> str:
 
 def _exit(signum: int, _: FrameType | None) -> None:
     sys.exit(128 + signum)
+
+
+def _terminate(signum: int, _: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGTERM)
