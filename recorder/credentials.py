@@ -1,7 +1,10 @@
 """How credentials look: in a text by their form, in a header, a field or a query by its name."""
 
+import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 REDACTED = "[redacted]"
 
@@ -12,12 +15,15 @@ SECRET_HEADER = re.compile(
     r"auth|cookie|token|secret|passw|credential|session|signature|(api|access|subscription|private)[-_]?key"
 )
 """Stands somewhere in the lower-case name of a header that holds a credential; the two below are whole names."""
+_KEY_HEADER = re.compile(r"token|secret|passw|(api|access|subscription|private)[-_]?key")
+_LEAST = 8
 _NAME = (
-    r"(?:api[-_]?key|access[-_]?key|secret[-_]?key|private[-_]?key|secret|password|passwd"
-    r"|(?:access|refresh|auth|session|bearer)[-_]?token|id_token|credentials?|authorization)"
+    r"(?:(?:api|access|secret|private|subscription)[-_]?key|secret|password|passwd|passphrase"
+    r"|token|credentials?|authorization)"
 )
 _NAME_HINTS = ("key", "secret", "passw", "token", "credential", "authorization")
-SECRET_FIELD = re.compile(rf"(?:[\w-]*[_-])?{_NAME}", re.IGNORECASE)
+SECRET_FIELD = re.compile(rf"[\w-]*{_NAME}", re.IGNORECASE)
+"""What a field that holds a credential is called: anything that ends so. Counters (``max_tokens``) do not."""
 _QUERY_NAME = rf"(?:{SECRET_FIELD.pattern}|key|token|auth|sig|signature|x-amz-[\w-]+)"
 SECRET_QUERY_FIELD = re.compile(_QUERY_NAME, re.IGNORECASE)
 
@@ -67,13 +73,49 @@ _RULES = (
     _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", lower=True),
     _rule("password in a URL", "://", r"://[^/\s:@\"'\\]*:([^/\s@\"'\\]+)@"),
     _rule("key in a URL", "=", rf"[?&;]{_QUERY_NAME}=([^&;#\s\"'<>\\`)]+)", lower=True),
-    _rule("key in JSON", '"', rf"\"{SECRET_FIELD.pattern}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}})", lower=True),
+    _rule(
+        "key in JSON",
+        '"',
+        # what the second line leaves out is a token of the model's, with its log probability
+        rf"\"{SECRET_FIELD.pattern}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}}+)"
+        r"(?!(?:\\.|[^\"\\])*\\?\"\s*,\s*\\?\"logprob)",
+        lower=True,
+    ),
     _rule("assigned key", _NAME_HINTS, rf"{_NAME}\s*[=:]\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", lower=True),
 )
 
 
-def find_secrets(text: str) -> Spans:
-    """(start, end, kind) of every secret, in order; what overlaps is one."""
+def header_credentials(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The credentials in a request's headers, as they could be echoed elsewhere, longest first.
+
+    Headers have lower-case names. Short values are left out: they may well be words.
+    """
+    found: set[str] = set()
+    for name, value in headers.items():
+        if name == "cookie":
+            found |= {pair.partition("=")[2].strip(' "') for pair in re.split("[;,]", value)}
+        elif name == "authorization":
+            scheme, _, credential = value.strip().rpartition(" ")
+            found.add(credential)
+            if scheme.lower() == "basic":
+                found |= _basic(credential)
+        elif _KEY_HEADER.search(name):
+            found.add(value.strip())
+    found |= {quote(value, safe="") for value in found}
+    return tuple(sorted((value for value in found if len(value) >= _LEAST and value != REDACTED), key=len)[::-1])
+
+
+def _basic(credential: str) -> set[str]:
+    """Of ``user:password`` in base64 the password, and both."""
+    try:
+        both = base64.b64decode(credential, validate=True).decode()
+    except ValueError:
+        return set()
+    return {both, both.partition(":")[2]}
+
+
+def find_secrets(text: str, known: tuple[str, ...] = ()) -> Spans:
+    """(start, end, kind) of every secret, in order; what overlaps is one. ``known`` are looked for by value."""
     # the one letter that grows in lower case would shift the rest
     lower, found = text.replace("\u0130", "I").lower(), list[tuple[int, int, str]]()
     for rule in _RULES:
@@ -82,6 +124,11 @@ def find_secrets(text: str) -> Spans:
                 group = match.lastindex or 0
                 if match[group] != REDACTED:
                     found.append((match.start(group), match.end(group), rule.kind))
+    for value in known:
+        start = text.find(value)
+        while start >= 0:
+            found.append((start, start + len(value), "credential of the request"))
+            start = text.find(value, start + len(value))
     spans: Spans = []
     for start, end, kind in sorted(found):
         if spans and start < spans[-1][1]:

@@ -111,7 +111,7 @@ class Library:
 
     def _normalised(self, request: Request) -> Json:
         body = request.text if request.body is None else request.body
-        return normalise(request.method, request.path, request.query_params, body, self.ignore)
+        return normalise(request.method, request.path, request.query_params, body, self.ignore, request.headers)
 
     def _shelve(self, cassette: str, turn: Turn, recorded: dict[str, Json]) -> None:
         request, response = turn.request, turn.response

@@ -7,7 +7,7 @@ a result must still answer the same call. More can be left out by path (``body.m
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,19 @@ _ABSENT: Any = object()
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
-def normalise(method: str, path: str, query: dict[str, Json], body: Json, ignore: Sequence[str] = ()) -> Json:
-    """The request as one JSON value, without what is not compared. ``ignore`` holds dotted paths, `*` for any key."""
-    document = {"method": method, "path": path, "query": query, "body": _plain(redact_request_body(body))}
+def normalise(
+    method: str,
+    path: str,
+    query: dict[str, Json],
+    body: Json,
+    ignore: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Json:
+    """The request as one JSON value, without what is not compared. ``ignore`` holds dotted paths, `*` for any key.
+
+    ``headers`` are not compared: the credentials in them are what a cassette does not hold of the body either.
+    """
+    document = {"method": method, "path": path, "query": query, "body": _plain(redact_request_body(body, headers))}
     if isinstance(document["body"], dict) and isinstance(messages := document["body"].get("messages"), list):
         document["body"]["messages"] = normalise_messages(messages)
     for pattern in ignore:

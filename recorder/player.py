@@ -19,6 +19,7 @@ from typing import Any
 
 from recorder.cassette import Json, Request, parse_json
 from recorder.faults import Fault, error_envelope, malform
+from recorder.headers import recorded_headers
 from recorder.library import Library, RecordedTurn
 from recorder.serving import Receive, Scope, Send, bind, client_gone, origin, query_params, read_body, serving
 
@@ -236,7 +237,7 @@ async def _read_request(scope: Scope, receive: Receive) -> Request:
     data = await read_body(receive)
     body = parse_json(data)
     text = data.decode("utf-8", "replace") if data and body is None else None
-    return Request(scope["method"], scope["path"], query_params(scope), {}, body, text)
+    return Request(scope["method"], scope["path"], query_params(scope), recorded_headers(scope["headers"]), body, text)
 
 
 async def _set_when_gone(receive: Receive, gone: asyncio.Event) -> None:

@@ -7,44 +7,53 @@ file, and the player applies them to a request before it compares it with the re
 import json
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
 from recorder.cassette import Cassette, Json, Turn, compact_json, parse_json
-from recorder.credentials import REDACTED, SECRET_FIELD, SECRET_HEADER, SECRET_QUERY_FIELD, Spans, cut_out, find_secrets
+from recorder.credentials import (
+    REDACTED,
+    SECRET_FIELD,
+    SECRET_HEADER,
+    SECRET_QUERY_FIELD,
+    Spans,
+    cut_out,
+    find_secrets,
+    header_credentials,
+)
 from recorder.messages import delta_text, with_delta_text
 from recorder.spool import Spool
 
 _BATCH = 1 << 16
 
 
-def redact_text(text: str) -> tuple[str, list[str]]:
-    """``text`` without its credentials, and the kind of each one found."""
-    spans = find_secrets(text)
+def redact_text(text: str, known: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+    """``text`` without its credentials, and the kind of each one found. ``known`` are credentials found by value."""
+    spans = find_secrets(text, known)
     return cut_out(text, spans), [kind for _, _, kind in spans]
 
 
 def redact_json(value: Json, path: str = "") -> tuple[Json, list[str]]:
     """A JSON value likewise; what was found is named by its path."""
-    found: list[str] = []
-    return _redact(value, path, found.append), found
+    sweep = _Sweep()
+    return _redact(value, path, sweep), sweep.found
 
 
 def redact_turn(turn: Turn) -> Turn:
     """The turn as it may be written, with what was taken out in its ``redacted``."""
     request, response = turn.request, turn.response
-    found: list[str] = []
-    note = found.append
-    body = _redact(_anonymous(request.body, note), "request.body", note)
-    text = None if request.text is None else _redact(request.text, "request.text", note)
-    path = _redact(request.path, "request.path", note)
+    sweep = _Sweep(header_credentials(request.headers))
+    body = _redact(_anonymous(request.body, sweep), "request.body", sweep)
+    text = None if request.text is None else _redact(request.text, "request.text", sweep)
+    path = _redact(request.path, "request.path", sweep)
     query = {
-        name: _secret(f"request.query_params.{name}", note)
+        name: _secret(f"request.query_params.{name}", sweep)
         if SECRET_QUERY_FIELD.fullmatch(name) and value != REDACTED
         else value
-        for name, value in _redact(request.query_params, "request.query_params", note).items()
+        for name, value in _redact(request.query_params, "request.query_params", sweep).items()
     }
     return replace(
         turn,
@@ -52,22 +61,23 @@ def redact_turn(turn: Turn) -> Turn:
             request,
             path=path,
             query_params=query,
-            headers=_headers(request.headers, "request", note),
+            headers=_headers(request.headers, "request", sweep),
             body=body,
             text=text,
         ),
         response=replace(
             response,
-            headers=_headers(response.headers, "response", note),
-            content=_stream(response.content, note) if response.is_stream else _content(response.content, note),
+            headers=_headers(response.headers, "response", sweep),
+            content=_stream(response.content, sweep) if response.is_stream else _content(response.content, sweep),
         ),
-        redacted=[*turn.redacted, *found],
+        redacted=[*turn.redacted, *sweep.found],
     )
 
 
-def redact_request_body(body: Json) -> Json:
-    """A request's body as a cassette would hold it."""
-    return _redact(_anonymous(body, _ignore), "", _ignore)
+def redact_request_body(body: Json, headers: Mapping[str, str] | None = None) -> Json:
+    """A request's body as a cassette would hold it; ``headers`` are the request's, where they are known."""
+    sweep = _Sweep(header_credentials(headers or {}))
+    return _redact(_anonymous(body, sweep), "", sweep)
 
 
 def scan(path: Path) -> Iterator[str]:
@@ -84,85 +94,102 @@ def scan(path: Path) -> Iterator[str]:
             yield f"{turn.filename}: {finding}"
 
 
-Note = Callable[[str], None]
+@dataclass(slots=True)
+class _Sweep:
+    """One pass over a turn: the credentials that are known by value, and the places where one was found."""
+
+    known: tuple[str, ...] = ()
+    found: list[str] = field(default_factory=list)
+
+    def note(self, place: str) -> None:
+        self.found.append(place)
 
 
-def _ignore(_: str) -> None:
-    pass
-
-
-def _secret(path: str, note: Note) -> str:
-    note(path)
+def _secret(path: str, sweep: _Sweep) -> str:
+    sweep.note(path)
     return REDACTED
 
 
-def _redact(value: Json, path: str, note: Note) -> Json:
+def _redact(value: Json, path: str, sweep: _Sweep) -> Json:
     if isinstance(value, str):
-        text, kinds = redact_text(value)
+        text, kinds = redact_text(value, sweep.known)
         for kind in kinds:
-            note(f"{path}: {kind}")
+            sweep.note(f"{path}: {kind}")
         return text
     if isinstance(value, list):
-        return [_redact(item, f"{path}.{number}", note) for number, item in enumerate(value)]
+        return [_redact(item, f"{path}.{number}", sweep) for number, item in enumerate(value)]
     if isinstance(value, dict):
-        return {key: _field(key, item, f"{path}.{key}", note) for key, item in value.items()}
+        return _fields(value, path, sweep)
     return value
 
 
-def _field(key: str, value: Json, path: str, note: Note) -> Json:
+def _fields(value: dict[str, Json], path: str, sweep: _Sweep) -> dict[str, Json]:
+    """An object, each of its keys too: several that are credentials stay several fields."""
+    clean: dict[str, Json] = {}
+    for key, item in value.items():
+        name, kinds = redact_text(str(key), sweep.known)
+        for kind in kinds:
+            sweep.note(f"{path}: {kind} as a field's name")
+        while kinds and name in value | clean:
+            name += "'"
+        # a token of the model's stands beside its log probability
+        redacted = _redact if key == "token" and "logprob" in value else partial(_field, name)
+        clean[name] = redacted(item, f"{path}.{name}", sweep)
+    return clean
+
+
+def _field(key: str, value: Json, path: str, sweep: _Sweep) -> Json:
     if isinstance(value, str) and value not in ("", REDACTED) and SECRET_FIELD.fullmatch(key):
-        return _secret(path, note)
-    return _redact(value, path, note)
+        return _secret(path, sweep)
+    return _redact(value, path, sweep)
 
 
-def _anonymous(body: Json, note: Note) -> Json:
+def _anonymous(body: Json, sweep: _Sweep) -> Json:
     """The body without ``metadata.user_id``."""
     if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
         return body
     metadata = body["metadata"]
     if metadata.get("user_id", REDACTED) in (REDACTED, None):
         return body
-    return {**body, "metadata": {**metadata, "user_id": _secret("request.body.metadata.user_id", note)}}
+    return {**body, "metadata": {**metadata, "user_id": _secret("request.body.metadata.user_id", sweep)}}
 
 
-def _headers(headers: dict[str, str], whose: str, note: Note) -> dict[str, str]:
+def _headers(headers: dict[str, str], whose: str, sweep: _Sweep) -> dict[str, str]:
     kept: dict[str, str] = {}
     for name, value in headers.items():
         path = f"{whose}.headers.{name}"
         if SECRET_HEADER.search(name.lower()):
-            note(path)
+            sweep.note(path)
         else:
-            kept[name] = _redact(value, path, note)
+            kept[name] = _redact(value, path, sweep)
     return kept
 
 
-def _content(content: Spool, note: Note) -> Spool:
+def _content(content: Spool, sweep: _Sweep) -> Spool:
     """A body that is no stream. Bytes without a finding stay as they are."""
-    data, found = content.read(), list[str]()
+    data, before = content.read(), len(sweep.found)
     value = parse_json(data)
     if value is None:
         text = data.decode("utf-8", "surrogateescape")
-        clean = str(_redact(text, "response.body", found.append)).encode("utf-8", "surrogateescape")
+        clean = str(_redact(text, "response.body", sweep)).encode("utf-8", "surrogateescape")
     else:
-        redacted = _redact(value, "response.body", found.append)
-        clean = compact_json(redacted) if found else data
-    for finding in found:
-        note(finding)
-    return Spool(clean) if found else content
+        redacted = _redact(value, "response.body", sweep)
+        clean = compact_json(redacted) if len(sweep.found) > before else data
+    return Spool(clean) if len(sweep.found) > before else content
 
 
-def _stream(content: Spool, note: Note) -> Spool:
+def _stream(content: Spool, sweep: _Sweep) -> Spool:
     """An event stream: line by line, and each block's text as one, for a secret can come in pieces."""
-    cuts = _cuts_across_deltas(content, note)
+    cuts = _cuts_across_deltas(content, sweep)
     lines = (
         _cut_delta(line, cuts[number]) if number in cuts else line
         for number, line in enumerate(_decoded(content.lines()))
     )
     clean, found = Spool(), bool(cuts)
     for first, text in _batches(lines):
-        spans = find_secrets(text)
+        spans = find_secrets(text, sweep.known)
         for start, _, kind in spans:
-            note(f"response.sse.{_line(first, text, start)}: {kind}")
+            sweep.note(f"response.sse.{_line(first, text, start)}: {kind}")
         found = found or bool(spans)
         clean.write(cut_out(text, spans).encode("utf-8", "surrogateescape"))
     return clean if found else content
@@ -212,7 +239,7 @@ class _BlockText:
             number += 1
 
 
-def _cuts_across_deltas(content: Spool, note: Note) -> dict[int, Spans]:
+def _cuts_across_deltas(content: Spool, sweep: _Sweep) -> dict[int, Spans]:
     """Line number -> the parts of its delta that belong to a secret; only the first part of each has a kind."""
     blocks: dict[int, _BlockText] = {}
     for number, line in enumerate(content.lines()):
@@ -221,10 +248,10 @@ def _cuts_across_deltas(content: Spool, note: Note) -> dict[int, Spans]:
             blocks.setdefault(index, _BlockText()).add(number, text)
     cuts: dict[int, Spans] = {}
     for index, block in blocks.items():
-        for start, end, kind in find_secrets(block.text.getvalue()):
+        for start, end, kind in find_secrets(block.text.getvalue(), sweep.known):
             for part, (number, left, right) in enumerate(block.parts(start, end)):
                 cuts.setdefault(number, []).append((left, right, "" if part else kind))
-            note(f"response.sse: {kind} in block {index}")
+            sweep.note(f"response.sse: {kind} in block {index}")
     return cuts
 
 

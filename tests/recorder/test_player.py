@@ -60,6 +60,15 @@ async def test_a_json_answer_keeps_its_bytes_status_and_headers(tmp_path: Path) 
     assert dict(answer.headers) == {"content-type": "application/json", "x-request-id": "7", "content-length": "40"}
 
 
+async def test_a_request_that_repeats_its_own_key_is_still_the_recorded_one(tmp_path: Path) -> None:
+    request = asked("my key is plain-word")
+    request.headers = {"x-api-key": "plain-word"}
+    path = write(tmp_path / "c.yaml", (request, answered({"a": 1})))
+    assert "plain-word" not in path.read_text()
+    async with serve_cassettes([path]) as player:
+        assert (await ask(player.origin, request, headers=request.headers)).json() == {"a": 1}
+
+
 async def test_several_conversations_at_once_each_by_its_own_history(tmp_path: Path) -> None:
     def conversation(name: str) -> Sequence[Exchange]:
         answer, after = message(text(f"Hello {name}"), id=name), message(text(f"Bye {name}"), id=name)

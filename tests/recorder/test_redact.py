@@ -9,6 +9,7 @@ from recorder.credentials import REDACTED
 from recorder.messages import fold
 from recorder.redact import redact_json, redact_request_body, redact_text, redact_turn, scan
 from recorder.spool import Spool
+from recorder.writer import turn_yaml
 from tests.recorder.tape import SECRET, answered, asked, streamed, write
 from tests.support.upstream import message, sse, text, thinking, tool_use
 
@@ -81,6 +82,84 @@ def test_json_is_searched_by_field_and_by_text() -> None:
     clean, found = redact_json(value)
     assert clean == {**value, "a": [f"x {REDACTED}"], "password": REDACTED}
     assert found == [".a.0: API key", ".password"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "authorization_token",
+            "token",
+            "accessToken",
+            "x-auth-token",
+            "authorization",
+            "clientSecret",
+            "db_password",
+        ),
+        *("apikey", "api_key", "privateKey", "aws_secret_access_key"),
+    ],
+)
+def test_a_field_with_the_name_of_a_credential(name: str) -> None:
+    clean, found = redact_json({"mcp_servers": [{"name": "m", name: "any-thing"}]})
+    assert clean == {"mcp_servers": [{"name": "m", name: REDACTED}]}
+    assert found == [f".mcp_servers.0.{name}"]
+    said = json.dumps({name: "any-thing"})
+    assert redact_text(said)[0] == said.replace("any-thing", REDACTED)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["max_tokens", "input_tokens", "budget_tokens", "tokens", "token_ids", "output_ids", "tokenizer", "secretary"],
+)
+def test_a_field_whose_name_only_sounds_so(name: str) -> None:
+    assert redact_json({name: "any-thing"}) == ({name: "any-thing"}, [])
+    said = json.dumps({name: "any-thing"})
+    assert redact_text(said) == (said, [])
+
+
+def test_a_token_of_the_model_is_none() -> None:
+    value = {"logprobs": {"content": [{"token": " international", "logprob": -0.1, "top_logprobs": []}]}}
+    assert redact_json(value) == (value, [])
+    assert redact_text(json.dumps(value)) == (json.dumps(value), [])
+
+
+def test_a_field_whose_name_is_a_credential() -> None:
+    clean, found = redact_json({SECRET: 1, SECRET + "b": 2, "c": 3}, "body")
+    assert clean == {REDACTED: 1, REDACTED + "'": 2, "c": 3}
+    assert found == ["body: API key as a field's name"] * 2
+
+
+ECHOED = {
+    "x-api-key": ("plain-word", "plain-word"),
+    "authorization": ("Bearer plain-word", "plain-word"),
+    "Basic authorization": ("Basic bWU6cGxhaW4td29yZA==", "plain-word"),
+    "cookie": ("theme=dark; sid=plain-word", "plain-word"),
+    "x-goog-api-key": ("a/b+plain-word", "a%2Fb%2Bplain-word"),
+}
+
+
+@pytest.mark.parametrize(("header", "value", "echo"), [(k.split()[-1], *v) for k, v in ECHOED.items()], ids=ECHOED)
+def test_a_credential_of_the_request_is_known_by_its_value(header: str, value: str, echo: str, tmp_path: Path) -> None:
+    request = asked(f"my key is {echo}, dark", metadata={echo: 1})
+    request.headers, request.query_params = {header: value}, {"q": echo}
+    plain = redact_turn(Turn("t1", request, answered(message(text(f"It is {echo}.")))))
+    assert plain.request.body["messages"][0]["content"] == f"my key is {REDACTED}, dark"
+    assert plain.request.body["metadata"] == {REDACTED: 1}
+    assert plain.request.query_params == {"q": REDACTED}
+    assert plain.response.json()["content"][0]["text"] == f"It is {REDACTED}."
+    stream = redact_turn(Turn("t1", request, streamed(sse(text(*in_pieces(echo))))))
+    assert fold(stream.response.content.lines()).message["content"][0]["text"] == (
+        f"My key is {REDACTED} and that is it."
+    )
+    unredacted = tmp_path / "c.yaml"
+    unredacted.write_text("".join(["turns:\n", *turn_yaml(Turn("t1", request, answered(message(text(echo)))))]))
+    assert "t1: response.body.content.0.text: credential of the request" in list(scan(unredacted))
+
+
+def test_a_short_value_in_a_header_is_no_credential_elsewhere() -> None:
+    request = asked("a dummy key")
+    request.headers = {"x-api-key": "dummy", "authorization": "Bearer EMPTY"}
+    assert redact_turn(Turn("t1", request, answered({}))).request.body == request.body
 
 
 def test_a_turn_loses_credentials_wherever_they_stand_and_says_so() -> None:
