@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway.doctor import Check, examine, report
+from gateway.doctor import Check, Patience, examine, report
 from gateway.doctor import upstream as upstream_module
 from gateway.settings import Settings
 from tests.support.upstream import (
@@ -155,6 +155,50 @@ async def test_something_else_at_that_port(script: Scripted, message_part: str) 
     assert message_part in checks["upstream"].message
     assert checks["upstream"].status == "problem"
     assert checks["upstream"].fix
+
+
+async def test_a_server_that_takes_connections_and_does_not_answer() -> None:
+    mute = raw(b"", then="stall")
+    async with ScriptedUpstream(mute) as upstream, ScriptedUpstream(vllm()) as search:
+        settings = settings_for(search, upstream=upstream.origin)
+        checks = [check async for check in examine(settings, Patience(listing_s=0.05))]
+    assert checks[0].message == (
+        f"{upstream.origin} takes connections, but has not answered within 0.05 s: it is still loading the model, or "
+        "hangs"
+    )
+    assert checks[0].status == "problem"
+    assert "restart it" in str(checks[0].fix)
+    assert [request.target for request in upstream.requests] == ["/v1/models"]
+    assert checks[1].name == "search"  # the rest is looked at all the same
+
+
+async def test_a_listing_that_trickles_has_no_more_time() -> None:
+    trickle = raw(b"HTTP/1.1 200 OK\r\n", *(piece for _ in range(100) for piece in (0.02, b"x: y\r\n")), then="stall")
+    async with ScriptedUpstream(trickle) as upstream:
+        first = await anext(examine(settings_for(upstream), Patience(listing_s=0.1)))
+    assert "has not answered within 0.1 s" in first.message
+
+
+async def test_a_model_that_is_listed_and_does_not_answer() -> None:
+    script = vllm()
+    mute = raw(b"", then="stall")
+    async with ScriptedUpstream(lambda request: script(request) if request.method == "GET" else mute) as upstream:
+        checks = {check.name: check async for check in examine(settings_for(upstream), Patience(answer_s=0.05))}
+    assert checks["upstream"].status == "ok"
+    assert checks["messages"].message == (
+        "Qwen/Qwen3-8B is listed, but does not answer a hello within 0.05 s: the server is busy or hangs"
+    )
+    assert "log" in str(checks["messages"].fix)
+    assert "tool calls" not in checks
+
+
+async def test_a_model_that_takes_too_long_over_a_tool_is_asked_once() -> None:
+    async with ScriptedUpstream(vllm(free=raw(b"", then="stall"))) as upstream:
+        checks = {check.name: check async for check in examine(settings_for(upstream), Patience(answer_s=0.2))}
+    assert checks["tool calls"].status == "note"
+    assert checks["tool calls"].message.startswith("no answer within 0.2 s to a request with a tool")
+    assert checks["reasoning"].status == "ok"
+    assert len([request for request in upstream.requests if request.target == "/v1/messages"]) == 2
 
 
 async def test_the_gateways_own_address_is_no_upstream() -> None:

@@ -2,5 +2,6 @@
 
 from gateway.doctor.check import Check, Status
 from gateway.doctor.report import examine, report
+from gateway.doctor.upstream import Patience
 
-__all__ = ["Check", "Status", "examine", "report"]
+__all__ = ["Check", "Patience", "Status", "examine", "report"]

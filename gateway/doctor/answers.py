@@ -34,12 +34,16 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Upstream's answer to a Messages request: its blocks, or ``trouble`` in upstream's words; status 0: none came."""
+    """Upstream's answer to a Messages request: its blocks, or ``trouble`` in upstream's words; status 0: none came.
+
+    ``timed_out``: none came in time.
+    """
 
     status: int
     blocks: Sequence[dict[str, Any]] = field(default_factory=tuple)
     stop_reason: str | None = None
     trouble: str = ""
+    timed_out: bool = False
 
     @property
     def is_message(self) -> bool:
@@ -85,6 +89,8 @@ def tool_calls(model: Served, free: Answer, forced: Answer) -> Check:
     refused = next((answer for answer in (free, forced) if not answer.is_message), None)
     if refused is not None and "tool-call-parser" in refused.trouble:
         return Check("tool calls", "problem", "the model server runs without a tool call parser", _tool_fix(model))
+    if refused is not None and refused.timed_out:
+        return _late(refused)
     if refused is not None:
         return Check("tool calls", "problem", f"a request with a tool failed: {refused.trouble}", _tool_fix(model))
     if any(not answer.calls and _MARKUP.search(answer.text) for answer in (free, forced)):
@@ -97,6 +103,11 @@ def tool_calls(model: Served, free: Answer, forced: Answer) -> Check:
     if not free.calls:
         return Check("tool calls", "ok", "a forced call comes back as tool_use; left to itself the model made none")
     return Check("tool calls", "ok", "a call comes back as tool_use, forced or not")
+
+
+def _late(answer: Answer) -> Check:
+    what = f"{answer.trouble} to a request with a tool: the model thinks for long, or the server is busy"
+    return Check("tool calls", "note", what, "try again when the model server has less to do")
 
 
 def reasoning(model: Served, answers: Sequence[Answer]) -> Check:

@@ -11,15 +11,16 @@ from rich.text import Text
 from gateway.doctor.check import Check
 from gateway.doctor.keys import examine_keys
 from gateway.doctor.search import examine_search
-from gateway.doctor.upstream import examine_upstream
+from gateway.doctor.upstream import Patience, examine_upstream
 from gateway.settings import Settings
 
 _STYLES = {"ok": "green", "problem": "bold red", "note": "yellow"}
+_PATIENCE = Patience()
 
 
-async def examine(settings: Settings) -> AsyncIterator[Check]:
+async def examine(settings: Settings, patience: Patience = _PATIENCE) -> AsyncIterator[Check]:
     """Each check as soon as it is done."""
-    async for check in examine_upstream(settings):
+    async for check in examine_upstream(settings, patience):
         yield check
     yield await examine_search(settings)
     for check in examine_keys(settings):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 
 import httpx
 
@@ -14,7 +15,6 @@ from gateway.settings import Settings
 USUAL_PORTS = (8000, 8001, 8080, 30000, 23333)
 """Where model servers listen unless told otherwise (vLLM 8000, SGLang 30000, LMDeploy 23333)."""
 
-ANSWER_TIMEOUT_S = 120.0
 CLAUDE_CODE_MAX_TOKENS = (32_000, 64_000)
 """What Claude Code asks for: with a model name that it does not know, and with its default ones."""
 CLAUDE_CODE_PROMPT_TOKENS = 20_000
@@ -28,19 +28,33 @@ _TOOL = {
 _QUESTION = "What is the latest stable Rust release?"
 
 
-async def examine_upstream(settings: Settings) -> AsyncIterator[Check]:
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long upstream may take, in seconds: to say that it is there, and for a model's answer."""
+
+    listing_s: float = 10
+    answer_s: float = 60
+
+
+async def examine_upstream(settings: Settings, patience: Patience) -> AsyncIterator[Check]:
     """Reachable, speaks Messages, model and window, tool calls, reasoning; ends early where the rest cannot be."""
     if _is_own_address(settings):
         yield Check("upstream", "problem", f"{settings.upstream} is the gateway's own address", _ADDRESS)
         return
     key = settings.upstream_api_key
     headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
-    timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=settings.connect_timeout_s)
+    # asyncio.timeout bounds the whole of an answer: httpx's own limit starts anew with each byte. Half of it is for the
+    # connection, lest a host that takes none pass for a server that does not answer.
+    timeout = httpx.Timeout(None, connect=min(settings.connect_timeout_s, patience.listing_s / 2))
     async with httpx.AsyncClient(
         base_url=settings.upstream, headers=headers, trust_env=False, timeout=timeout
     ) as client:
         try:
-            listing = await client.get("/v1/models")
+            async with asyncio.timeout(patience.listing_s):
+                listing = await client.get("/v1/models")
+        except TimeoutError:
+            yield _mute(settings.upstream, patience.listing_s)
+            return
         except httpx.TransportError as error:
             yield await _unreachable(settings, error)
             return
@@ -53,7 +67,7 @@ async def examine_upstream(settings: Settings) -> AsyncIterator[Check]:
         model = next((model for model in served if model.id in settings.model_map.values()), served[0])
         for check in (*_window(model, settings), *_names(served, model, names, settings)):
             yield check
-        async for check in _conversation(client, model, settings):
+        async for check in _conversation(client, model, settings, patience):
             yield check
 
 
@@ -77,6 +91,18 @@ async def _unreachable(settings: Settings, error: httpx.TransportError) -> Check
         return Check("upstream", "problem", f"{what}, but a model server does at {found}", f"--upstream {found}")
     start = "start the model server (messages-gateway serve --model NAME starts vLLM), or correct the address: "
     return Check("upstream", "problem", what, start + _ADDRESS)
+
+
+def _mute(upstream: str, within_s: float) -> Check:
+    what = (
+        f"{upstream} takes connections, but has not answered within {within_s:g} s: it is still loading the model, "
+        "or hangs"
+    )
+    fix = (
+        "look at its log: wait until it says that the model is loaded and try again; where the log has stood still for "
+        "minutes, restart it"
+    )
+    return Check("upstream", "problem", what, fix)
 
 
 async def _elsewhere(upstream: str) -> str | None:
@@ -148,11 +174,19 @@ def _names(served: list[Served], model: Served, names: ModelMap, settings: Setti
 # The conversation
 
 
-async def _conversation(client: httpx.AsyncClient, model: Served, settings: Settings) -> AsyncIterator[Check]:
-    hello = await _ask(client, {"model": model.id, "max_tokens": 64, "messages": [_user("hello")]})
+async def _conversation(
+    client: httpx.AsyncClient, model: Served, settings: Settings, patience: Patience
+) -> AsyncIterator[Check]:
+    async def ask(body: dict[str, object]) -> Answer:
+        return await _ask(client, body, patience.answer_s)
+
+    hello = await ask({"model": model.id, "max_tokens": 64, "messages": [_user("hello")]})
     if hello.status in (404, 405):
         what = f"{settings.upstream} has no /v1/messages"
         yield Check("messages", "problem", what, "a server that speaks it: vLLM from 0.11.1 on (pip install -U vllm)")
+        return
+    if hello.timed_out:
+        yield _mute_model(model.id, patience.answer_s)
         return
     if not hello.is_message:
         yield Check("messages", "problem", f"POST /v1/messages: {hello.trouble}", "the model server's log says more")
@@ -165,20 +199,31 @@ async def _conversation(client: httpx.AsyncClient, model: Served, settings: Sett
         "messages": [_user(_QUESTION)],
         "tools": [_TOOL],
     }
-    free = await _ask(client, {**asking, "tool_choice": {"type": "auto"}})
-    forced = await _ask(client, {**asking, "tool_choice": {"type": "tool", "name": _TOOL["name"]}})
+    free = await ask({**asking, "tool_choice": {"type": "auto"}})
+    forced = free if free.timed_out else await ask({**asking, "tool_choice": {"type": "tool", "name": _TOOL["name"]}})
     yield tool_calls(model, free, forced)
     yield reasoning(model, [hello, free, forced])
+
+
+def _mute_model(model: str, within_s: float) -> Check:
+    what = f"{model} is listed, but does not answer a hello within {within_s:g} s: the server is busy or hangs"
+    fix = (
+        "look at its log: wait for the requests that run or wait there (vLLM: Running, Waiting); where there are none, "
+        "or no tokens come, restart it"
+    )
+    return Check("messages", "problem", what, fix)
 
 
 def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-async def _ask(client: httpx.AsyncClient, body: dict[str, object]) -> Answer:
+async def _ask(client: httpx.AsyncClient, body: dict[str, object], within_s: float) -> Answer:
     try:
-        return read_answer(await client.post("/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"}))
-    except httpx.TimeoutException:
-        return Answer(0, trouble=f"no answer within {ANSWER_TIMEOUT_S:.0f} s")
+        async with asyncio.timeout(within_s):
+            answer = await client.post("/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
+        return read_answer(answer)
+    except TimeoutError:
+        return Answer(0, trouble=f"no answer within {within_s:g} s", timed_out=True)
     except httpx.TransportError as error:
         return Answer(0, trouble=f"the connection broke ({type(error).__name__})")
