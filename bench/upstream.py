@@ -57,7 +57,7 @@ def chunk(payload: bytes) -> bytes:
 
 def message(**fields: Any) -> dict[str, Any]:
     usage = {"input_tokens": 175, "output_tokens": 0}
-    empty = {"id": "chatcmpl-9f12e63d0b39ec04", "type": "message", "role": "assistant", "content": [], "model": "qwen3"}
+    empty = {"id": "chatcmpl-5b0c7a41d2f8936e", "type": "message", "role": "assistant", "content": [], "model": "qwen3"}
     return empty | {"stop_reason": None, "stop_sequence": None, "usage": usage} | fields
 
 

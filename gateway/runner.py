@@ -142,7 +142,7 @@ class _Run:
             await self._answer.send(out)
 
     async def _run_calls(self, calls: list[Call]) -> None:
-        """Run calls side by side; each outcome is presented as soon as it and those before it are there."""
+        """Run calls side by side; each outcome is presented once none before it is missing."""
         tasks = [asyncio.ensure_future(self._run_call(call)) for call in calls]
         try:
             for call, task in zip(calls, tasks, strict=True):

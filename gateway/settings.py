@@ -142,7 +142,7 @@ class Settings(BaseSettings):
         "ddgs", description="Who answers web_search; ddgs needs no key."
     )
     search_base_url: Origin | None = Field(
-        None, description="Replaces the origin of the provider's endpoint; its path stays."
+        None, description="Another scheme, host and port for the provider's endpoint."
     )
     search_api_key: Secret | None = Field(None, description="The provider's key.")
     search_max_results: Count = Field(8, description="Results handed to the model per search.")
@@ -151,9 +151,9 @@ class Settings(BaseSettings):
     )
     tool_timeout_s: Seconds = Field(60, description="For each tool call, its wait for a free slot included.")
     tool_concurrency: Count = Field(16, description="Tool calls in flight in the process.")
-    tool_result_max_chars: Count = Field(20_000, description="A longer result is cut, and says so.")
+    tool_result_max_chars: Count = Field(20_000, description="Room for one result; what is cut off is mentioned in it.")
     max_rounds: Count = Field(10, description="Upstream inferences per turn.")
-    ping_interval_s: Seconds = Field(10, description="A ping when a loop's stream has been silent that long.")
+    ping_interval_s: Seconds = Field(10, description="Silence on a turn's stream before a ping.")
     connect_timeout_s: Seconds = Field(10, description="For a connection to upstream.")
     first_byte_timeout_s: Seconds = Field(600, description="From the request to upstream's first byte.")
     idle_timeout_s: Seconds = Field(300, description="Between two upstream bytes.")
@@ -167,14 +167,14 @@ class Settings(BaseSettings):
         {}, description="Glob of the client's model = upstream model, as in claude-*=qwen3. Repeatable."
     )
     max_tokens_cap: Annotated[int | Literal["auto"] | None, BeforeValidator(_cap)] = Field(
-        None, description="Lowers max_tokens to a number, or with auto to the model's window."
+        None, description="Most that max_tokens may ask for; auto takes the model's window."
     )
     api_keys: Annotated[Secrets, AfterValidator(_some)] = Field((), description="Keys a client must present.")
     upstream_api_key: Secret | None = Field(
-        None, description="Sent upstream as a bearer token in place of the client's credentials."
+        None, description="The gateway's own key for upstream; clients' credentials then go no further."
     )
     seal_keys: Annotated[Secrets, AfterValidator(_some)] = Field(
-        (), description="Keys that seal native search results: the first seals, all open; one set for all replicas."
+        (), description="Secrets for native search results: new ones are sealed with the first; replicas need the same."
     )
     max_body_bytes: Count = Field(33_554_432, description="A larger request gets 413.")
     proxy_paths: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items), AfterValidator(_paths)] = Field(

@@ -95,7 +95,7 @@ class BlockWriter:
         return [{"type": "content_block_delta", "index": self._index, "delta": delta} | self._take_ids()]
 
     def flush_ids(self) -> list[Json]:
-        """Let waiting ids ride on an empty delta of the open block, if there is one."""
+        """Send the ids that wait with an empty delta, where a block is open to take it."""
         wanted = self._fields.return_token_ids or self._fields.return_logprob
         return self.add("") if wanted and self._ids and self._open else []
 

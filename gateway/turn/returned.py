@@ -1,7 +1,7 @@
 """One assistant message as it came back from the client, split into the rounds it was made of.
 
-Source: "Coming back" in Anthropic's server tools, as the contract words it. Within a message, a block after a result
-opens the next round.
+Anthropic's server tools come back in the message that they were in: call, result, and what the model said then. Rounds
+have no mark there, but a model speaks again only after results, so that what follows one is of another round.
 """
 
 from dataclasses import dataclass, field

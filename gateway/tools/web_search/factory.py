@@ -33,7 +33,7 @@ def make_search(settings: Settings) -> WebSearch:
 def make_backend(provider: str, *, base_url: str | None, api_key: str | None) -> SearchBackend:
     """The backend for ``provider``; only its own module is imported, so that the gateway starts quickly.
 
-    ``base_url`` replaces the origin of the provider's endpoint (a path in it goes before the endpoint's own).
+    ``base_url`` is where the provider is asked instead (a path in it goes before the endpoint's own).
     ``api_key`` is ignored by providers that take none.
 
     Raises:
