@@ -3,7 +3,7 @@
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
@@ -17,6 +17,7 @@ SECRET_HEADER = re.compile(
 """Stands somewhere in the lower-case name of a header that holds a credential; the two below are whole names."""
 _KEY_HEADER = re.compile(r"token|secret|passw|(api|access|subscription|private)[-_]?key")
 _LEAST = 8
+_WINDOW, _OVERLAP = 1 << 18, 1 << 14
 _NAME = (
     r"(?:(?:api|access|secret|private|subscription)[-_]?key|secret|password|passwd|passphrase"
     r"|token|credentials?|authorization)"
@@ -115,7 +116,64 @@ def _basic(credential: str) -> set[str]:
 
 
 def find_secrets(text: str, known: tuple[str, ...] = ()) -> Spans:
-    """(start, end, kind) of every secret, in order; what overlaps is one. ``known`` are looked for by value."""
+    """(start, end, kind) of every secret, in order; what overlaps is one. ``known`` are looked for by value.
+
+    A long text is searched in windows, so that a search holds no second copy of it.
+    """
+    if len(text) <= _WINDOW:
+        return _find(text, known)
+    search, spans = Search(known), list[tuple[int, int, str]]()
+    for start in range(0, len(text), _WINDOW):
+        spans += search.feed(text[start : start + _WINDOW])
+    return [*spans, *search.finish()]
+
+
+@dataclass(slots=True)
+class Search:
+    """A search through a text that comes in pieces; positions are those of the whole text.
+
+    Holds a window of it, and of one secret that is longer than that no more than eight: what comes then is searched as
+    if the text began there.
+    """
+
+    known: tuple[str, ...] = ()
+    _pieces: list[str] = field(default_factory=list)
+    _size: int = 0
+    _due: int = _WINDOW
+    _start: int = 0
+    _settled: int = 0
+
+    def feed(self, text: str) -> Spans:
+        """The secrets that are certain now."""
+        self._pieces.append(text)
+        self._size += len(text)
+        return self._settle(last=False) if self._size >= self._due else []
+
+    def finish(self) -> Spans:
+        """Those that are left, once the text has ended."""
+        return self._settle(last=True)
+
+    def _settle(self, *, last: bool) -> Spans:
+        """Search the window; what begins near its end is left to the next, which sees how it goes on."""
+        window = "".join(self._pieces)
+        found = _find(window, self.known)
+        until = len(window) if last else len(window) - _OVERLAP
+        if not last and len(window) < 8 * _WINDOW:
+            until = min([until, *(start for start, end, _ in found if start < until <= end)])
+        begun, spans = self._settled - self._start, list[tuple[int, int, str]]()
+        for start, end, kind in found:
+            if start < until and end > begun:
+                spans.append((self._start + max(start, begun), self._start + end, kind))
+                until = max(until, end)
+        self._settled = self._start + max(until, begun)
+        keep = max(0, self._settled - self._start - _OVERLAP)
+        self._start += keep
+        self._pieces, self._size = [window[keep:]], len(window) - keep
+        self._due = self._size + _WINDOW
+        return spans
+
+
+def _find(text: str, known: tuple[str, ...]) -> Spans:
     # the one letter that grows in lower case would shift the rest
     lower, found = text.replace("\u0130", "I").lower(), list[tuple[int, int, str]]()
     for rule in _RULES:

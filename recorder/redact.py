@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 from recorder.cassette import Cassette, Json, Turn, compact_json, parse_json
@@ -19,6 +18,7 @@ from recorder.credentials import (
     SECRET_FIELD,
     SECRET_HEADER,
     SECRET_QUERY_FIELD,
+    Search,
     Spans,
     cut_out,
     find_secrets,
@@ -222,19 +222,20 @@ def _batches(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 class _BlockText:
     """A block's deltas as one text; where in it each ends, and in which line of the stream each stands."""
 
-    text: StringIO = field(default_factory=StringIO)
-    ends: "array[int]" = field(default_factory=lambda: array("Q"))
-    lines: "array[int]" = field(default_factory=lambda: array("Q"))
+    search: Search
+    secrets: Spans = field(default_factory=list)
+    ends: "array[int]" = field(default_factory=lambda: array("Q", [0]))
+    lines: "array[int]" = field(default_factory=lambda: array("Q", [0]))
 
     def add(self, line: int, text: str) -> None:
-        self.text.write(text)
-        self.ends.append(self.text.tell())
+        self.secrets += self.search.feed(text)
+        self.ends.append(self.ends[-1] + len(text))
         self.lines.append(line)
 
     def parts(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """(line, start, end within its delta) of every delta that has a part of this span."""
         number = bisect_right(self.ends, start)
-        while number < len(self.ends) and (begin := self.ends[number - 1] if number else 0) < end:
+        while number < len(self.ends) and (begin := self.ends[number - 1]) < end:
             yield self.lines[number], max(start - begin, 0), min(end, self.ends[number]) - begin
             number += 1
 
@@ -245,10 +246,12 @@ def _cuts_across_deltas(content: Spool, sweep: _Sweep) -> dict[int, Spans]:
     for number, line in enumerate(content.lines()):
         if line.startswith(b"data:") and (delta := delta_text(parse_json(line[5:]))):
             index, text = delta
-            blocks.setdefault(index, _BlockText()).add(number, text)
+            if index not in blocks:
+                blocks[index] = _BlockText(Search(sweep.known))
+            blocks[index].add(number, text)
     cuts: dict[int, Spans] = {}
     for index, block in blocks.items():
-        for start, end, kind in find_secrets(block.text.getvalue(), sweep.known):
+        for start, end, kind in [*block.secrets, *block.search.finish()]:
             for part, (number, left, right) in enumerate(block.parts(start, end)):
                 cuts.setdefault(number, []).append((left, right, "" if part else kind))
             sweep.note(f"response.sse: {kind} in block {index}")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from recorder.cassette import Cassette, Request, Response, Turn
-from recorder.credentials import REDACTED
+from recorder.credentials import REDACTED, find_secrets
 from recorder.messages import fold
 from recorder.redact import redact_json, redact_request_body, redact_text, redact_turn, scan
 from recorder.spool import Spool
@@ -233,6 +233,28 @@ def test_a_secret_outside_the_deltas_of_a_stream() -> None:
     turn = redact_turn(Turn("t1", asked("hi"), Response(200, {}, Spool(stream), True)))
     assert turn.response.content.read() == stream.replace(SECRET.encode(), REDACTED.encode())
     assert turn.redacted == ["response.sse.1: API key"]
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+@pytest.mark.parametrize("before", range(245_000, 263_000, 3989))
+def test_a_secret_anywhere_in_a_long_text(before: int, secret: str) -> None:
+    around = ("word " * (before // 5 + 1))[:before] + " "
+    said = f"{around}{secret} and {around}{secret} end"
+    assert find_secrets(said) == [
+        (start, start + len(secret), kind)
+        for start, kind in zip(
+            (len(around), 2 * len(around) + len(secret) + 5), [find_secrets(secret)[0][2]] * 2, strict=True
+        )
+    ]
+
+
+def test_a_secret_longer_than_what_is_searched_at_once() -> None:
+    said = f"{'word ' * 50_000}{SECRET}{'x' * 600_000} end"
+    assert redact_text(said) == (f"{'word ' * 50_000}{REDACTED} end", ["API key"])
+    pieces = [said[at : at + 4000] for at in range(0, len(said), 4000)]
+    turn = redact_turn(Turn("t1", asked("hi"), streamed(sse(text(*pieces)))))
+    assert fold(turn.response.content.lines()).message["content"][0]["text"] == f"{'word ' * 50_000}{REDACTED} end"
+    assert turn.redacted == ["response.sse: API key in block 0"]
 
 
 def test_redacting_twice_changes_nothing() -> None:
