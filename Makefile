@@ -48,7 +48,7 @@ e2e-claude: $(READY)  ## the real Claude Code (installed by npm) against a scrip
 e2e-vllm: $(READY)  ## the anthropic SDK against a real vLLM (CPU build, a tiny model; large downloads, once)
 	@$(BIN)/python -m e2e.vllm $(ARGS)
 
-tiny-model: $(READY)  ## make the tiny model that calls tools (40 minutes on one core, once)
+tiny-model: $(READY)  ## make the tiny model that calls tools (45 minutes on one core, once)
 	@$(BIN)/python -m tiny_model $(ARGS)
 
 record: $(READY)  ## record the cassettes again, from a real vLLM serving the tiny model

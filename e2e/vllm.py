@@ -21,6 +21,7 @@ from anthropic import AsyncAnthropic
 from rich.console import Console
 
 from e2e import vllm_checks as checks
+from e2e import vllm_tokens
 from e2e.processes import Failure, free_port, gateway, serving
 from e2e.vllm_checks import Check, Stage
 from e2e.vllm_server import MODEL_NAME, Unavailable, install, serving_vllm, tiny_model
@@ -77,6 +78,8 @@ async def main(options: argparse.Namespace) -> int:
 
         async with gateway("--upstream", upstream, *backend) as origin:
             await _turns(report, _stage(options, origin, upstream, web))
+            if options.upstream is None or options.exact:
+                await _tokens(report, origin, upstream, model)
         for transport, stream in (("JSON", False), ("streaming", True)):
             await _conversation(report, options, upstream, web, backend, transport, stream)
     return report.closing()
@@ -98,6 +101,14 @@ async def _turns(report: Report, stage: Stage) -> None:
     for name, tools in (("proxy", ()), ("loop", (checks.FUNCTION,))):
         for transport, stream in (("JSON", False), ("streaming", True)):
             await report.section(f"the client leaves: {name}, {transport}", checks.leaving(stage, tools, stream=stream))
+
+
+async def _tokens(report: Report, origin: str, upstream: str, model: str) -> None:
+    """What only the tiny model's short answers allow: equality with vLLM's own, token by token."""
+    async with httpx.AsyncClient(timeout=60) as client:
+        sides = vllm_tokens.Sides(client, origin, upstream, model)
+        for title, section in vllm_tokens.SECTIONS:
+            await report.section(title, section(sides))
 
 
 async def _conversation(
