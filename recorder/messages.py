@@ -132,7 +132,7 @@ class MessageBuilder:
 
     def _close(self, block: dict[str, Json]) -> None:
         """A block's pieces become its text; joined once, for there can be very many."""
-        text = "".join(self._pieces)
+        text, self._pieces = "".join(self._pieces), []
         if block["type"] in ("text", "thinking"):
             block[block["type"]] += text
         elif text:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from recorder.capture import Capture
-from recorder.cassette import Cassette
+from recorder.cassette import Cassette, Turn
 from recorder.check import check
 from recorder.library import Library
 from recorder.messages import fold
+from recorder.redact import redact_turn
 from recorder.writer import CassetteWriter
-from tests.recorder.tape import answered, asked
+from tests.recorder.tape import answered, asked, streamed
 from tests.support.upstream import encode_event, message, sse, text
 
 DELTAS = 8_000
@@ -55,6 +56,12 @@ def test_one_long_stream(tmp_path: Path) -> None:
     assert peak(play) < 1.2 * size
     (turn,) = Cassette(path)
     assert fold(turn.response.content.lines()).message["usage"] == {"input_tokens": 10, "output_tokens": 5}
+
+
+def test_one_stream_of_long_events() -> None:
+    response = streamed(sse(text(*["y" * 4000] * 2000)))
+    size = response.content.size
+    assert peak(lambda: redact_turn(Turn("t1", asked("hi", stream=True), response))) < 0.5 * size
 
 
 def test_many_turns(tmp_path: Path) -> None:
