@@ -119,7 +119,10 @@ def turn_yaml(turn: Turn) -> Iterator[str]:
         head["elapsed_ms"] = round(response.elapsed_ms, 1)
     if not response.is_stream:
         head |= _response_body(response.content.read())
-    yield from _indented(_dump({"response": head}), "    ", "    ")
+    yield "    response:\n"
+    while head:  # one at a time and let go of, for a body can be large
+        name = next(iter(head))
+        yield from _indented(_dump({name: head.pop(name)}), "      ", "      ")
     if response.is_stream:
         yield from _stream_yaml(response)
     if turn.redacted:
@@ -210,8 +213,10 @@ def _batches(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def _indented(text: str, first: str, rest: str) -> Iterator[str]:
-    for number, line in enumerate(text.split("\n")[:-1]):
-        yield f"{rest if number else first}{line}\n" if line else "\n"
+    start = 0
+    while end := text.find("\n", start) + 1:
+        yield f"{rest if start else first}{text[start:end]}" if end - start > 1 else "\n"
+        start = end
 
 
 def _dump(value: dict[str, Json]) -> str:
