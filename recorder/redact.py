@@ -168,7 +168,7 @@ def _headers(headers: dict[str, str], whose: str, sweep: _Sweep) -> dict[str, st
 def _content(content: Spool, sweep: _Sweep) -> Spool:
     """A body that is no stream. Bytes without a finding stay as they are.
 
-    It is held whole, as bytes and as a value: to record a JSON answer takes about ten times its size of memory.
+    It is held whole, as bytes and as a value: to record a JSON answer takes about five times its size of memory.
     """
     data, before = content.read(), len(sweep.found)
     value = parse_json(data)
