@@ -28,8 +28,8 @@ $(READY): pyproject.toml
 demo: $(READY)  ## one request through the loop, with no GPU, key or network
 	@$(BIN)/messages-gateway demo
 
-test: $(READY)  ## the tests; ARGS='-k sse' picks some
-	$(BIN)/pytest $(ARGS)
+test: $(READY)  ## the tests, two at a time; ARGS='-k sse' picks some
+	$(BIN)/pytest -n 2 $(ARGS)
 
 check: $(READY)  ## lint, format, strict types, the walls between the rooms, known vulnerabilities
 	$(BIN)/ruff check $(SOURCES)

@@ -51,9 +51,10 @@ class Running:
         return self.process.returncode
 
 
-def _heed_interrupts() -> None:
-    # A shell starts what it runs in the background with SIGINT ignored, the tests too, and that is inherited.
+def _heed_signals() -> None:
+    # A shell starts what it runs in the background with SIGINT ignored, and nohup with SIGHUP; the tests inherit that.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def messages_gateway(*arguments: str, path: Path, env: Mapping[str, str] | None 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_heed_interrupts,
+        preexec_fn=_heed_signals,
     )
     try:
         yield Running(process)
