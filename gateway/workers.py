@@ -55,6 +55,9 @@ class Workers(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         before = {process.pid for process in self.processes}
+        for process in self.processes:
+            # The worker's end of the pipe is its own: kept open here, a death looks like silence to a health check.
+            process.child_conn.close()
         super().keep_subprocess_alive()
         gone = before - {process.pid for process in self.processes}
         for worker, latest in list(self._leaving.items()):

@@ -85,8 +85,7 @@ async def test_workers_share_the_port_and_the_metrics_and_a_dead_one_is_replaced
 
         dead = workers(program)[0]
         os.kill(dead, signal.SIGKILL)
-        # Killed in the middle of a health check, it is given up only when that has had its 30 s.
-        await eventually(lambda: dead not in workers(program) and len(workers(program)) == 2, within_s=60)
+        await eventually(lambda: dead not in workers(program) and len(workers(program)) == 2, within_s=20)
         for _ in range(8):
             await ask()
         await eventually(lambda: counts(16), within_s=20)
