@@ -56,7 +56,6 @@ from gateway.upstream import Upstream
 from gateway.watch import Watch
 from gateway.windows import ModelRules, Windows
 from gateway.wire.headers import Headers, header, response_headers
-from gateway.writer import writer_of
 
 Handler = Callable[[Exchange], Awaitable[None]]
 
@@ -244,7 +243,7 @@ class Gateway:
         """For the record: an answer that the gateway makes itself."""
         record = exchange.record
         record.model = exchange.client_model or model_of(exchange.body)
-        exchange.writer = writer_of(exchange.send)
+        exchange.server_send = exchange.send
         exchange.send = noting(record, exchange.send)
 
     async def _count_tokens(self, exchange: Exchange) -> None:

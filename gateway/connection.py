@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.app import STOPPING
 from gateway.strict import StrictProtocol
+from gateway.writer import HeadWithBody
 
 LINGER_S = 1.0
 """How long an idle connection is still listened to when the server stops: a request may be on its way, and is answered
@@ -106,52 +106,3 @@ class ClientConnection(StrictProtocol):
     def _close_if_idle(self) -> None:
         if self._is_idle():
             self.transport.close()
-
-
-class HeadWithBody(asyncio.Transport):
-    """Holds an answer's head back until its body is written, or the event loop comes round.
-
-    uvicorn writes them one after the other; a write is the dearest thing there is on a small request's way.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._loop = loop
-        self._transport = transport
-        self._head = b""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data[:9] == b"HTTP/1.1 ":  # a body that begins like that is only held for as long
-            self._head = bytes(data)
-            self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def _flush(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.write(head)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)

@@ -10,7 +10,6 @@ from gateway.settings import Settings
 from gateway.tools.base import SearchTool
 from gateway.turn import TurnRules
 from gateway.upstream import Upstream
-from gateway.writer import BodyWriter
 
 
 @dataclass(slots=True)
@@ -19,8 +18,8 @@ class Exchange:
 
     ``body`` is what goes upstream: the client's, or with the model map and the token cap applied. ``client_model`` is
     set only where the map changed the name: the name the answer must carry. ``target`` is the origin-form with query.
-    ``record`` is filled on the way and logged once by the app. ``writer`` writes pieces of a stream past ``send``,
-    where the server can.
+    ``record`` is filled on the way and logged once by the app. Where ``send``
+    does more than the server's own does, that is ``server_send``: see :mod:`gateway.writer`.
 
     The app watches ``receive`` itself: when the client goes, the task that serves the exchange is cancelled, so a
     handler only has to let go of what it holds (``finally``) and leaves ``record.outcome`` alone.
@@ -33,7 +32,7 @@ class Exchange:
     target: str
     record: Record
     client_model: str | None = None
-    writer: BodyWriter | None = None
+    server_send: Send | None = None
 
 
 @dataclass(frozen=True, slots=True)

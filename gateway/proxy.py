@@ -1,6 +1,6 @@
 """The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from time import perf_counter
 from typing import Final
 
@@ -12,7 +12,7 @@ from gateway.observe import outcome_of
 from gateway.rewrite import NameInStream, name_in_message
 from gateway.upstream import Response
 from gateway.wire.headers import Headers, header, response_headers, without_length
-from gateway.writer import BodyWriter, writer_of
+from gateway.writer import sink_of
 
 _END_BYTES: Final = 2048
 """How much of an answer's beginning and end is kept, to read the figures for the log from."""
@@ -69,32 +69,18 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
             chunk = await response.read_chunk()
             more = not response.ended
             if chunk:
-                ends.keep(chunk)
+                ends.first = ends.first or chunk[:_END_BYTES]
+                ends.take(chunk)
             if naming is not None:
                 chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
-            elif more and response.sink is None:  # a stream: most answers are here whole with their first piece
-                response.sink = _at_once(writer_of(send), ends)
             if chunk or not more:
                 await send({"type": "http.response.body", "body": chunk, "more_body": more})
+            if more and response.sink is None and (naming is None or naming.done):
+                response.sink = sink_of(send, ends.take)  # a stream: most answers are here whole with their first piece
     except UpstreamError as error:
         exchange.record.outcome = broken_off(error)
     finally:
         exchange.record.answer_ends = ends.first, ends.end()
-
-
-def _at_once(writer: BodyWriter | None, ends: "_Ends") -> Callable[[bytes], bool] | None:
-    """What passes a piece on in the instant it comes, while nothing else is on its way to the client."""
-    if writer is None:
-        return None
-
-    def pass_on(chunk: bytes) -> bool:
-        if not writer.is_free():
-            return False
-        ends.keep(chunk)
-        writer.write(chunk)
-        return True
-
-    return pass_on
 
 
 class _Ends:
@@ -105,17 +91,15 @@ class _Ends:
     def __init__(self) -> None:
         self.first = self._earlier = self._before = self._last = b""
 
-    def keep(self, chunk: bytes) -> None:
-        """One more piece."""
-        # No more of it than is needed: pieces to a client that does not read are large, and have long been sent.
-        self._earlier, self._before, self._last = self._before, self._last, chunk[-_END_BYTES:]
-        if not self.first:
-            self.first = chunk[:_END_BYTES]
+    def take(self, chunk: bytes) -> bool:
+        """One more piece; always True."""
+        if len(chunk) > _END_BYTES:  # large ones to a client that does not read have long been sent: not all of them
+            chunk = chunk[-_END_BYTES:]
+        self._earlier, self._before, self._last = self._before, self._last, chunk
+        return True
 
     def end(self) -> bytes:
         """The last bytes of all."""
-        if self.first is self._last:
-            return self._last
         return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
 
 

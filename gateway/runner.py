@@ -16,6 +16,7 @@ from gateway.turn.tool import SearchOutcome
 from gateway.upstream import Response
 from gateway.wire.headers import response_headers
 from gateway.wire.sse import SSEReader
+from gateway.writer import sink_of
 
 
 async def run_turn(rounds: Rounds, exchange: Exchange, services: Services) -> None:
@@ -94,7 +95,7 @@ class _Run:
     async def _read_stream(self, response: Response) -> None:
         rounds, turn, send = self._rounds, self._rounds.turn, self._answer.send
         reader = SSEReader(self._settings.max_event_bytes)
-        response.sink = self._at_once(reader)
+        passes = self._passes(reader)
         while not turn.round_done:
             chunk = await response.read_chunk()
             if not chunk:
@@ -105,21 +106,20 @@ class _Run:
             finally:
                 if out:  # what came before an event that cannot be used is not lost
                     await send(out)
+            if response.sink is None:  # not before: the head goes with the first events
+                response.sink = sink_of(self._exchange.server_send, passes)
 
-    def _at_once(self, reader: SSEReader) -> Callable[[bytes], bool] | None:
-        """What passes an event on in the instant it comes, where it needs no change."""
-        writer, passes, wrote = self._exchange.writer, self._rounds.passes, self._answer.wrote
-        if writer is None:
-            return None
+    def _passes(self, reader: SSEReader) -> Callable[[bytes], bool]:
+        """What takes a piece that is one event and needs no change, and says whether it was that."""
+        stands_alone, passes, wrote = reader.stands_alone, self._rounds.passes, self._answer.wrote
 
-        def pass_on(chunk: bytes) -> bool:
-            if not (reader.stands_alone(chunk) and writer.is_free() and passes(chunk)):
+        def takes(chunk: bytes) -> bool:
+            if not (stands_alone(chunk) and passes(chunk)):
                 return False
-            writer.write(chunk)
             wrote()
             return True
 
-        return pass_on
+        return takes
 
     async def _read_json(self, response: Response) -> None:
         out: Out = []

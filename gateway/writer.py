@@ -1,34 +1,88 @@
-"""Writing a piece of a streamed body in the instant it comes: without a task, which is most of what an event costs.
+"""How an answer reaches the client: the head in one write with its body, a streamed piece in the instant it comes.
 
-ASGI has no word for it. uvicorn's ``send`` does just this once nothing holds it back, so that a piece written here and
-one sent there come out the same; where the server is another, or something does hold it back, ``send`` is the way.
+uvicorn writes head and body one after the other, and ASGI's ``send`` needs a task to be woken for each piece. Both are
+most of what a request or an event costs.
 """
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
-class BodyWriter:
-    """Writes pieces of one answer's body past ``send``. The answer has begun, and is chunked."""
+def sink_of(send: Send | None, takes: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
+    """What writes a piece of the body past ``send``, which would write the same bytes, and says whether it did.
 
-    __slots__ = ("_cycle",)
-
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
-
-    def is_free(self) -> bool:
-        """Whether a piece can be written now; else it has to be sent, which waits."""
-        cycle = self._cycle
-        if cycle.flow.write_paused or cycle.disconnected or cycle.response_complete:
-            return False
-        return bool(cycle.chunked_encoding)
-
-    def write(self, data: bytes) -> None:
-        """Write a piece (not empty) while :meth:`is_free`."""
-        self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-
-
-def writer_of(send: Send) -> BodyWriter | None:
-    """The writer beside uvicorn's ``send``; None for any other."""
+    It does where nothing waits on the way to the client, and ``takes`` says yes to the piece; else it is for ``send``.
+    The answer's head has been sent, the last of its body has not. None but for uvicorn's ``send`` and a chunked body.
+    """
     cycle = getattr(send, "__self__", None)
-    return BodyWriter(cycle) if isinstance(cycle, RequestResponseCycle) else None
+    if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
+        return None
+    flow, transport = cycle.flow, cycle.transport
+    write = (transport.beneath if isinstance(transport, HeadWithBody) else transport).write
+
+    def sink(data: bytes) -> bool:
+        if flow.write_paused or cycle.disconnected or not takes(data):
+            return False
+        write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    return sink
+
+
+class HeadWithBody(asyncio.Transport):
+    """Holds an answer's head back until its body is written, or the event loop comes round.
+
+    uvicorn writes them one after the other; a write is the dearest thing there is on a small request's way.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._loop = loop
+        self._transport = transport
+        self._head = b""
+
+    @property
+    def beneath(self) -> asyncio.Transport:
+        """The transport itself, for what comes after a head that has gone; writing to it is cheaper."""
+        self._flush()
+        return self._transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data[:9] == b"HTTP/1.1 ":  # a body that begins like that is only held for as long
+            self._head = bytes(data)
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)

@@ -333,8 +333,8 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         response = self._response
         assert response is not None
-        waiter = response._waiter
-        if waiter is not None and response.sink is not None and not waiter.done() and response.sink(data):
+        sink, waiter = response.sink, response._waiter
+        if sink is not None and waiter is not None and not waiter.done() and sink(data):
             self._taken = True
             return
         response._chunks.append(data)
