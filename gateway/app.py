@@ -95,8 +95,8 @@ class Gateway:
         self._names = ModelMap(settings.model_map)
         self._proxied = ModelMap(dict.fromkeys(settings.proxy_paths, ""))
         self._router = Router(self._routes(), redirect_slashes=False, default=_Attended(self, self._anything_else))
-        self._watch = Watch()
         self._turnstile = Turnstile(settings.max_concurrent_turns)
+        self._watch: Watch
         self._services: Services
         self._dialect: UpstreamDialect
         self._rules: ModelRules
@@ -159,6 +159,7 @@ class Gateway:
             max_rounds=settings.max_rounds,
             max_retained_bytes=settings.max_turn_bytes,
         )
+        self._watch = Watch(asyncio.get_running_loop())
         self._services = Services(settings, upstream, search, rules, self._metrics)
         self._dialect = UpstreamDialect(settings.upstream_dialect, upstream)
         self._rules = ModelRules(self._names, settings.max_tokens_cap, Windows(upstream))

@@ -51,7 +51,7 @@ class Ledger:
         self._metrics.in_flight.set(self._open)
         for record in closed:
             record.look()
-            self._metrics.finish(record)
+        self._metrics.finish(closed)
         self._log.write(closed)
 
     def _arm(self) -> None:

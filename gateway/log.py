@@ -55,10 +55,11 @@ def _level(record: Record) -> str:
 def _line_as_text(level: str, record: Record) -> str:
     return (
         f"{_time(record.ended_at)} {level} request route={record.route} status={record.status} "
-        f"outcome={record.outcome} model={_text(_model(record))} "
+        f"outcome={record.outcome} model={_model_as_text(record.model[:_LONGEST_NAME])} "
         f"rounds={record.rounds} tools={','.join(record.tools) or '-'} "
         f"upstream_ms={record.upstream_ms:.1f} total_ms={record.total_ms:.1f} "
-        f"input_tokens={_text(record.input_tokens)} output_tokens={_text(record.output_tokens)}"
+        f"input_tokens={'-' if record.input_tokens is None else record.input_tokens} "
+        f"output_tokens={'-' if record.output_tokens is None else record.output_tokens}"
     )
 
 
@@ -70,7 +71,7 @@ def _line_as_json(level: str, record: Record) -> str:
         "route": record.route,
         "status": record.status,
         "outcome": record.outcome,
-        "model": _model(record),
+        "model": _model(record.model),
         "rounds": record.rounds,
         "tools": record.tools,
         "upstream_ms": round(record.upstream_ms, 1),
@@ -81,10 +82,15 @@ def _line_as_json(level: str, record: Record) -> str:
     return msgspec.json.encode(fields).decode()
 
 
-def _model(record: Record) -> str:
+def _model(name: str) -> str:
     """The client's word for the model, which may be anything: cut, and without what breaks a line or moves a cursor."""
-    name = record.model[:_LONGEST_NAME]
+    name = name[:_LONGEST_NAME]
     return name if name.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+
+
+@lru_cache(maxsize=64)
+def _model_as_text(name: str) -> str:
+    return _text(_model(name))
 
 
 def describe(error: BaseException) -> dict[str, str]:

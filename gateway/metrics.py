@@ -1,6 +1,7 @@
 """The Prometheus metrics."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -43,29 +44,29 @@ class Metrics:
         tokens = Counter("tokens", "Tokens as upstream counted them.", ["direction"], **in_registry)
         self._input_tokens = tokens.labels("input")
         self._output_tokens = tokens.labels("output")
-        # labels() costs more than the increment: each child is looked up once.
-        self._request_children: dict[tuple[str, str, int], Counter] = {}
+        # labels() costs more than the observation: each child is looked up once.
         self._upstream_children: dict[str, Histogram] = {}
 
-    def finish(self, record: Record) -> None:
-        """Count a request that is over."""
-        key = (record.route, record.outcome, record.status // 100)
-        child = self._request_children.get(key)
-        if child is None:
-            status = f"{key[2]}xx" if key[2] else "none"
-            child = self._request_children[key] = self._requests.labels(key[0], key[1], status)
-        child.inc()
-        if record.rounds:
-            upstream = self._upstream_children.get(record.route)
-            if upstream is None:
-                upstream = self._upstream_children[record.route] = self._upstream.labels(record.route)
-            upstream.observe(record.upstream_ms / 1000)
-        if record.turn:
-            self._rounds.observe(record.rounds)
-        if record.input_tokens:
-            self._input_tokens.inc(record.input_tokens)
-        if record.output_tokens:
-            self._output_tokens.inc(record.output_tokens)
+    def finish(self, records: Iterable[Record]) -> None:
+        """Count requests that are over."""
+        ends: dict[tuple[str, str, int], int] = {}
+        input_tokens = output_tokens = 0
+        for record in records:
+            end = (record.route, record.outcome, record.status // 100)
+            ends[end] = ends.get(end, 0) + 1
+            input_tokens += record.input_tokens or 0
+            output_tokens += record.output_tokens or 0
+            if record.rounds:
+                upstream = self._upstream_children.get(record.route)
+                if upstream is None:
+                    upstream = self._upstream_children[record.route] = self._upstream.labels(record.route)
+                upstream.observe(record.upstream_ms / 1000)
+            if record.turn:
+                self._rounds.observe(record.rounds)
+        for (route, outcome, hundreds), number in ends.items():
+            self._requests.labels(route, outcome, f"{hundreds}xx" if hundreds else "none").inc(number)
+        self._input_tokens.inc(input_tokens)
+        self._output_tokens.inc(output_tokens)
 
     def tool_call(self, tool: str, error: str | None) -> None:
         """Count a gateway tool's call: ``error`` is its error code, None if it returned."""

@@ -70,9 +70,9 @@ class Record:
         """
         if self.answer_ends is not None:
             beginning, end = self.answer_ends
-            self.input_tokens = _count(end, b'"input_tokens"', b'"prompt_tokens"')
-            self.output_tokens = _count(end, b'"output_tokens"', b'"completion_tokens"')
-            if self.outcome == "ok" and b"event: error" in end and _ERROR_EVENT.search(end):
+            self.input_tokens = _last_number(end, _INPUT_TOKENS)
+            self.output_tokens = _last_number(end, _OUTPUT_TOKENS)
+            if self.outcome == "ok" and end.rfind(b"event: error") >= 0 and _ERROR_EVENT.search(end):
                 self.outcome = "upstream_error"
             if not self.model:
                 at = beginning.find(b'"model"')
@@ -91,13 +91,9 @@ def model_of(body: bytes) -> str:
         return ""
 
 
-def _count(end: bytes, *names: bytes) -> int | None:
-    for name in names:
-        at = end.rfind(name)
-        found = _NUMBER.match(end, at + len(name)) if at >= 0 else None
-        if found:
-            return int(found[1])
-    return None
+def _last_number(end: bytes, pattern: re.Pattern[bytes]) -> int | None:
+    found = pattern.match(end)
+    return int(found[1]) if found else None
 
 
 class _Probe(msgspec.Struct):
@@ -105,6 +101,7 @@ class _Probe(msgspec.Struct):
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
-_NUMBER = re.compile(rb"\s*:\s*(\d{1,15})")
+_INPUT_TOKENS = re.compile(rb'.*"(?:input|prompt)_tokens"\s*:\s*(\d{1,15})', re.DOTALL)
+_OUTPUT_TOKENS = re.compile(rb'.*"(?:output|completion)_tokens"\s*:\s*(\d{1,15})', re.DOTALL)
 _NAME = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
 _ERROR_EVENT = re.compile(rb"(?:^|[\r\n])event: error[\r\n]")

@@ -1,6 +1,5 @@
 """The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
 
-from collections.abc import Awaitable
 from time import perf_counter
 from typing import Final
 
@@ -8,11 +7,11 @@ from gateway.asking import asking_headers
 from gateway.endings import broken_off
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.exchange import Exchange, Services
-from gateway.observe import outcome_of
+from gateway.observe import Record, outcome_of
 from gateway.rewrite import NameInStream, name_in_message
 from gateway.upstream import Response
 from gateway.wire.headers import Headers, header, response_headers, without_length
-from gateway.writer import sink_of
+from gateway.writer import sink_of, write_whole
 
 _END_BYTES: Final = 2048
 """How much of an answer's beginning and end is kept, to read the figures for the log from."""
@@ -47,21 +46,35 @@ async def _pass_on(exchange: Exchange, response: Response) -> None:
     headers = response_headers(response.headers)
     name = exchange.client_model
     if name is None or header(headers, b"content-encoding") not in (None, b"identity"):
-        await _stream(exchange, response, headers, None)
+        if response.whole:
+            await _give(exchange, response.status, headers, await response.read_chunk())
+        else:
+            await _stream(exchange, response, headers, None)
     elif (header(headers, b"content-type") or b"").startswith(b"text/event-stream"):
         await _stream(exchange, response, without_length(headers), NameInStream(name))
     else:
         # Upstream sends a JSON answer when all of it is there, so that waiting for its end costs no time.
         body = name_in_message(await response.read(), name)
-        await _head(exchange, response.status, [*without_length(headers), (b"content-length", b"%d" % len(body))])
-        exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
+        headers = [*without_length(headers), (b"content-length", b"%d" % len(body))]
+        await _give(exchange, response.status, headers, body)
+
+
+async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) -> None:
+    """Answer with a body that is here whole."""
+    exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
+    _note(exchange.record, status)
+    if status in _BODILESS:
+        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
+    if not (body and write_whole(exchange.send, status, headers, body)):
+        await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "http.response.body", "body": body})
 
 
 async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
     if response.status in _BODILESS:
-        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
-    await _head(exchange, response.status, headers)
+        headers = without_length(headers)
+    _note(exchange.record, response.status)
+    await exchange.send({"type": "http.response.start", "status": response.status, "headers": headers})
     send, ends = exchange.send, _Ends()
     more = True
     try:
@@ -103,12 +116,11 @@ class _Ends:
         return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
 
 
-def _head(exchange: Exchange, status: int, headers: Headers) -> Awaitable[None]:
-    record = exchange.record
+def _note(record: Record, status: int) -> None:
+    """The answer's head goes to the client."""
     record.answered = True
     record.status = status
     if status >= 400:
         record.outcome = outcome_of(status)
     else:
         record.request = b""  # the answer names the model
-    return exchange.send({"type": "http.response.start", "status": status, "headers": headers})

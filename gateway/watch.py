@@ -23,9 +23,9 @@ class Watched:
         self._task = task
         self._watcher: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for the client to go, in a task of its own."""
-        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+        self._watcher = loop.create_task(self._watch())
 
     def stop(self) -> None:
         """The request is over."""
@@ -42,18 +42,19 @@ class Watched:
 class Watch:
     """Watches the clients of all requests that take longer than ``GRACE_S``; one timer for all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop  # to ask for it costs a system call each time
         self._new: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, receive: Receive, record: Record) -> Watched:
         """Watch for the current task from now on; its request has been read whole."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         watched = Watched(receive, record, task)
         self._new.add(watched)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._look)
+            self._timer = self._loop.call_later(GRACE_S, self._look)
         return watched
 
     def end(self, watched: Watched) -> None:
@@ -64,5 +65,5 @@ class Watch:
     def _look(self) -> None:
         self._timer = None
         for watched in self._new:
-            watched.start()
+            watched.start(self._loop)
         self._new.clear()

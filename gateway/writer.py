@@ -9,7 +9,36 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.types import Send
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from gateway.wire.headers import Headers, header
+
+
+def write_whole(send: Send, status: int, headers: Headers, body: bytes) -> bool:
+    """Write an answer that is here whole past ``send``, which would write the same bytes; False where it is for that.
+
+    ``headers`` are those that upstream's parser let through, without the hop's own: they hold nothing that could end
+    a line. Only uvicorn's ``send`` can be gone past, while nothing waits on the way to the client.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or cycle.disconnected or cycle.flow.write_paused:
+        return False
+    if not cycle.keep_alive or cycle.default_headers or cycle.scope["method"] == "HEAD":
+        return False
+    lines = [*map(b": ".join, headers)]
+    length = header(headers, b"content-length")
+    if length is None:
+        lines.append(b"transfer-encoding: chunked")
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    elif length != b"%d" % len(body):
+        return False
+    head = b"\r\n".join(lines)
+    _beneath(cycle).write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], head, body))
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
 
 
 def sink_of(send: Send | None, takes: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
@@ -21,8 +50,7 @@ def sink_of(send: Send | None, takes: Callable[[bytes], bool]) -> Callable[[byte
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
         return None
-    flow, transport = cycle.flow, cycle.transport
-    write = (transport.beneath if isinstance(transport, HeadWithBody) else transport).write
+    flow, write = cycle.flow, _beneath(cycle).write
 
     def sink(data: bytes) -> bool:
         if flow.write_paused or cycle.disconnected or not takes(data):
@@ -31,6 +59,11 @@ def sink_of(send: Send | None, takes: Callable[[bytes], bool]) -> Callable[[byte
         return True
 
     return sink
+
+
+def _beneath(cycle: RequestResponseCycle) -> asyncio.Transport:
+    transport = cycle.transport
+    return transport.beneath if isinstance(transport, HeadWithBody) else transport
 
 
 class HeadWithBody(asyncio.Transport):

@@ -241,7 +241,7 @@ def test_every_outcome_is_described() -> None:
 
 def test_every_metric_is_described() -> None:
     metrics = Metrics()
-    metrics.finish(Record("/v1/messages", status=200, rounds=1, turn=True, input_tokens=1, output_tokens=1))
+    metrics.finish([Record("/v1/messages", status=200, rounds=1, turn=True, input_tokens=1, output_tokens=1)])
     metrics.tool_call("web_search", None)
     exposed = re.findall(r"^# TYPE (\w+) (\w+)", metrics.render().decode(), re.MULTILINE)
     names = {name for name, kind in exposed if not name.endswith("_created")}

@@ -71,9 +71,14 @@ class Response:
         self._since = 0.0
 
     @property
+    def whole(self) -> bool:
+        """Whether all of the answer is here, so that one ``read_chunk`` returns the rest of it at once."""
+        return self._connection is None and self._error is None
+
+    @property
     def ended(self) -> bool:
         """Whether the whole answer has been read, so that the next ``read_chunk`` would return ``b""`` at once."""
-        return self._connection is None and not self._chunks and self._error is None
+        return self.whole and not self._chunks
 
     async def read_chunk(self) -> bytes:
         """The next body bytes, transfer coding removed, as they arrived; ``b""`` at the end.
