@@ -18,8 +18,8 @@ class Exchange:
 
     ``body`` is what goes upstream: the client's, or with the model map and the token cap applied. ``client_model`` is
     set only where the map changed the name: the name the answer must carry. ``target`` is the origin-form with query.
-    ``record`` is filled on the way and logged once by the app. Where ``send``
-    does more than the server's own does, that is ``server_send``: see :mod:`gateway.writer`.
+    ``record`` is filled on the way and logged once by the app. Where ``send`` does
+    more than the server's own does, that is ``server_send``: see :mod:`gateway.writer`.
 
     The app watches ``receive`` itself: when the client goes, the task that serves the exchange is cancelled, so a
     handler only has to let go of what it holds (``finally``) and leaves ``record.outcome`` alone.

@@ -44,8 +44,11 @@ async def proxy(exchange: Exchange, services: Services) -> None:
 
 async def _pass_on(exchange: Exchange, response: Response) -> None:
     headers = response_headers(response.headers)
+    bodiless = response.status in _BODILESS
+    if bodiless:
+        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
     name = exchange.client_model
-    if name is None or header(headers, b"content-encoding") not in (None, b"identity"):
+    if name is None or bodiless or header(headers, b"content-encoding") not in (None, b"identity"):
         if response.whole:
             await _give(exchange, response.status, headers, await response.read_chunk())
         else:
@@ -63,16 +66,12 @@ async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) 
     """Answer with a body that is here whole."""
     exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
     _note(exchange.record, status)
-    if status in _BODILESS:
-        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
     if not (body and write_whole(exchange.send, status, headers, body)):
         await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "http.response.body", "body": body})
 
 
 async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
-    if response.status in _BODILESS:
-        headers = without_length(headers)
     _note(exchange.record, response.status)
     await exchange.send({"type": "http.response.start", "status": response.status, "headers": headers})
     send, ends = exchange.send, _Ends()

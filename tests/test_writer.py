@@ -12,7 +12,18 @@ from tests.support.gateway import running_gateway
 from tests.support.playbook import QUESTION, SEARCH
 from tests.support.raw import post, raw_client
 from tests.support.search import ScriptedSearch
-from tests.support.upstream import ScriptedUpstream, chunk, encode_event, sse, sse_answer, text
+from tests.support.upstream import (
+    Scripted,
+    ScriptedUpstream,
+    chunk,
+    encode_event,
+    json_answer,
+    message,
+    raw,
+    sse,
+    sse_answer,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +75,62 @@ async def test_what_is_written_past_send_has_its_figures_in_the_metrics() -> Non
         shown = (await gateway.client.get("/metrics")).text
     assert 'messages_gateway_tokens_total{direction="input"} 7.0' in shown
     assert 'messages_gateway_tokens_total{direction="output"} 50.0' in shown
+
+
+# --- a whole answer in one write ---------------------------------------------------------------------------------------
+
+
+WHOLE = {
+    "JSON": json_answer(message(text("hi"))),
+    "headers": json_answer({}, headers=[("set-cookie", "a=1"), ("Set-Cookie", "b=2"), ("x-empty", "")]),
+    "an error": json_answer({"type": "error"}, 404),
+    "a strange status": json_answer({}, 299),
+    "a stream": sse_answer(sse(text("hi"))),
+    "nothing": json_answer(b""),
+    "no body": raw(b"HTTP/1.1 204 No Content\r\n\r\n", then="keep"),
+    "until the end": raw(b"HTTP/1.1 200 OK\r\n\r\nbody"),
+    "large": json_answer(b"x" * 200_000),
+}
+ASKED = {
+    "as usual": post(b"{}"),
+    "for the last time": post(b"{}", "/v1/messages", "Connection: close"),
+    "by HTTP/1.0": b"POST /v1/messages HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}",
+    "expecting a 100": post(b"{}", "/v1/messages", "Expect: 100-continue"),
+    "in the path's name": b"GET /v1/other HTTP/1.1\r\nHost: gateway\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
+async def test_a_whole_answer_is_what_send_would_have_written(
+    whole: Scripted, asked: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two such requests, one behind the other in one write, and one that ends the connection."""
+    answers = []
+    for past_send in (True, False):
+        if not past_send:
+            monkeypatch.setattr("gateway.proxy.write_whole", lambda *_: False)
+        async with (
+            ScriptedUpstream(whole, whole, whole) as upstream,
+            running_gateway(Settings(upstream=upstream.origin)) as gateway,
+            raw_client(gateway.port) as client,
+        ):
+            await client.send(asked * 2 + post(b"{}", "/v1/messages", "Connection: close"))
+            answers.append(await client.rest())
+    assert answers[0] == answers[1]
+
+
+async def test_a_small_answer_is_written_past_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send(cycle: RequestResponseCycle, message: Any) -> None:
+        raise AssertionError(message)
+
+    monkeypatch.setattr(RequestResponseCycle, "send", send)
+    async with (
+        ScriptedUpstream(json_answer(message(text("hi")))) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+    ):
+        answer = await gateway.client.post("/v1/messages", json={})
+    assert answer.json() == message(text("hi"))
 
 
 @pytest.mark.parametrize("tools", [[], [SEARCH]], ids=["proxy", "loop"])
