@@ -77,7 +77,7 @@ async def test_what_is_written_past_send_has_its_figures_in_the_metrics() -> Non
     assert 'messages_gateway_tokens_total{direction="output"} 50.0' in shown
 
 
-# --- a whole answer in one write ---------------------------------------------------------------------------------------
+# --- a whole answer in one write --------------------------------------------------------------------------------------
 
 
 WHOLE = {
