@@ -1,9 +1,10 @@
 """What is noticed of a request, for its log line and the metrics."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -63,6 +64,10 @@ class Record:
     answer_ends: tuple[bytes, bytes] | None = None
     request: bytes = b""
 
+    def count(self, usage: Mapping[str, Any]) -> None:
+        """Take the tokens from a message's ``usage``, where they are numbers of tokens: upstream may say anything."""
+        self.input_tokens, self.output_tokens = _tokens(usage.get("input_tokens")), _tokens(usage.get("output_tokens"))
+
     def look(self) -> None:
         """Take model and tokens from the bytes that were kept, and let go of those.
 
@@ -70,8 +75,8 @@ class Record:
         """
         if self.answer_ends is not None:
             beginning, end = self.answer_ends
-            self.input_tokens = _last_number(end, _INPUT_TOKENS)
-            self.output_tokens = _last_number(end, _OUTPUT_TOKENS)
+            self.input_tokens = _last_number(end, *_INPUT_TOKENS)
+            self.output_tokens = _last_number(end, *_OUTPUT_TOKENS)
             if self.outcome == "ok" and end.rfind(b"event: error") >= 0 and _ERROR_EVENT.search(end):
                 self.outcome = "upstream_error"
             if not self.model:
@@ -91,9 +96,21 @@ def model_of(body: bytes) -> str:
         return ""
 
 
-def _last_number(end: bytes, pattern: re.Pattern[bytes]) -> int | None:
-    found = pattern.match(end)
-    return int(found[1]) if found else None
+def _tokens(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 10**15 else None
+
+
+def _last_number(end: bytes, *patterns: re.Pattern[bytes]) -> int | None:
+    for pattern in patterns:
+        found = pattern.match(end)
+        if found:
+            return int(found[1])
+    return None
+
+
+def _member(name: bytes) -> re.Pattern[bytes]:
+    """The last member of that name whose value is a number."""
+    return re.compile(rb'.*"%b"\s*:\s*(\d{1,15})' % name, re.DOTALL)
 
 
 class _Probe(msgspec.Struct):
@@ -101,7 +118,8 @@ class _Probe(msgspec.Struct):
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
-_INPUT_TOKENS = re.compile(rb'.*"(?:input|prompt)_tokens"\s*:\s*(\d{1,15})', re.DOTALL)
-_OUTPUT_TOKENS = re.compile(rb'.*"(?:output|completion)_tokens"\s*:\s*(\d{1,15})', re.DOTALL)
+_INPUT_TOKENS = _member(b"input_tokens"), _member(b"prompt_tokens")
+_OUTPUT_TOKENS = _member(b"output_tokens"), _member(b"completion_tokens")
+"""As the Messages API calls them, or else as OpenAI's routes do."""
 _NAME = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
 _ERROR_EVENT = re.compile(rb"(?:^|[\r\n])event: error[\r\n]")

@@ -131,8 +131,7 @@ class _Run:
         rounds, turn, record = self._rounds, self._rounds.turn, self._exchange.record
         out: Out = []
         calls = rounds.end(out)
-        usage = turn.usage()
-        record.input_tokens, record.output_tokens = usage.get("input_tokens"), usage.get("output_tokens")
+        record.count(turn.usage())
         if out:
             await self._answer.send(out)
         await self._run_calls(calls)

@@ -89,7 +89,8 @@ class StrictProtocol(HttpToolsProtocol):
         self.data_received(b"\r\n".join([*lines, b"", rest]))
 
     def _refuse(self, error: RequestError) -> None:
-        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+        started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if started or self.pipeline:
             self.transport.close()  # an answer is on its way: a second head would stand in its body
             return
         body = error.body()

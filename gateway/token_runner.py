@@ -143,9 +143,7 @@ class _Run:
 
     def _note(self, holder: Event) -> None:
         """Write down the usage of a message, or of its end."""
-        usage = holder["usage"]
-        record = self._exchange.record
-        record.input_tokens, record.output_tokens = usage["input_tokens"], usage["output_tokens"]
+        self._exchange.record.count(holder["usage"])
 
     def _name(self, message: Event) -> None:
         """Name the model as the client did, where a model map changed the name."""

@@ -23,7 +23,9 @@ def write_whole(send: Send, status: int, headers: Headers, body: bytes) -> bool:
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or cycle.disconnected or cycle.flow.write_paused:
         return False
-    if not cycle.keep_alive or cycle.default_headers or cycle.scope["method"] == "HEAD":
+    if not cycle.keep_alive or cycle.default_headers or cycle.access_log:
+        return False
+    if cycle.scope["method"] == "HEAD" or status in (204, 304):
         return False
     lines = [*map(b": ".join, headers)]
     length = header(headers, b"content-length")

@@ -50,6 +50,20 @@ async def test_lines_and_counts_come_by_themselves() -> None:
     assert books.metric('upstream_seconds_bucket{le="0.05",route="/v1/messages"}') == 3
 
 
+async def test_what_upstream_says_for_numbers_costs_no_other_its_line() -> None:
+    books = Books()
+    for tokens in ("7", "x\nFAKE LINE", [1], {"a": 1}, -5, 10**400, 1.5, True, None, ""):
+        record = books.ledger.open("/v1/messages")
+        record.count({"input_tokens": tokens, "output_tokens": 2})
+        books.ledger.close(record)
+    books.one(status=200, input_tokens=3)
+    books.ledger.flush()
+    lines = books.file.getvalue().splitlines()
+    assert [line.rpartition("input_tokens=")[2] for line in lines] == ["- output_tokens=2"] * 10 + ["3 output_tokens=-"]
+    assert books.metric('tokens_total{direction="input"}') == 3
+    assert books.metric('tokens_total{direction="output"}') == 20
+
+
 async def test_requests_in_flight() -> None:
     books = Books()
     records = [books.ledger.open("/v1/messages") for _ in range(3)]

@@ -38,6 +38,13 @@ def test_the_figures_of_the_openai_routes() -> None:
     assert (record.model, record.input_tokens, record.output_tokens) == ("qwen3", 7, 5)
 
 
+def test_the_messages_apis_names_come_before_openais() -> None:
+    """A tool's input may have members of any name, and stand behind the usage."""
+    body = b'{"usage":{"input_tokens":7,"output_tokens":5},"input":{"prompt_tokens":77,"completion_tokens":88}}'
+    record = looked(body, body)
+    assert (record.input_tokens, record.output_tokens) == (7, 5)
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"\x1f\x8b\x08", b'{"model":5,"usage":{"output_tokens":null}}', b'"model"', b'"input_tokens"']
 )

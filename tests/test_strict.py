@@ -10,7 +10,7 @@ from gateway.settings import Settings
 from gateway.strict import MAX_HEAD_BYTES
 from tests.support.gateway import running_gateway
 from tests.support.raw import post, raw_client
-from tests.support.upstream import ScriptedUpstream, json_answer
+from tests.support.upstream import ScriptedUpstream, json_answer, sse, sse_answer, text
 
 pytestmark = pytest.mark.anyio
 
@@ -105,3 +105,19 @@ async def test_a_trailer_is_no_header() -> None:
     async with running_gateway(settings) as gateway, raw_client(gateway.port) as client:
         await client.send(request)
         assert (await client.head()).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_what_is_not_http_behind_a_request_that_waits_does_not_stand_in_the_answer_before() -> None:
+    """The client streams an answer, asks again, and sends junk: no second head in the body, and the end of it."""
+    words = [f"word {number} " for number in range(100)]
+    async with (
+        ScriptedUpstream(sse_answer(sse(text(*words)), pace=0.005)) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+        raw_client(gateway.port) as client,
+    ):
+        await client.send(post(BODY))
+        await client.until(b"word 5 ")
+        await client.send(post(BODY) + b"\x00junk\r\n\r\n")
+        rest = await client.rest()
+    assert b"HTTP/1.1" not in rest
+    assert b"word 99 " not in rest

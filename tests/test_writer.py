@@ -1,13 +1,16 @@
 """A stream written past ``send`` is the stream that ``send`` would have written."""
 
+import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.settings import Settings
-from gateway.writer import sink_of
+from gateway.writer import sink_of, write_whole
 from tests.support.gateway import running_gateway
 from tests.support.playbook import QUESTION, SEARCH
 from tests.support.raw import post, raw_client
@@ -88,6 +91,7 @@ WHOLE = {
     "a stream": sse_answer(sse(text("hi"))),
     "nothing": json_answer(b""),
     "no body": raw(b"HTTP/1.1 204 No Content\r\n\r\n", then="keep"),
+    "a body that may not be": raw(b"HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
     "until the end": raw(b"HTTP/1.1 200 OK\r\n\r\nbody"),
     "large": json_answer(b"x" * 200_000),
 }
@@ -147,3 +151,46 @@ async def test_what_the_client_is_slow_to_read_waits_its_turn(tools: list[Any]) 
         answer = await client.rest()
     places = [answer.index(piece.encode()) for piece in pieces]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"access_log": True},  # which send writes
+        {"default_headers": [(b"server", b"uvicorn")]},
+        {"keep_alive": False},
+        {"disconnected": True},
+        {"status": 204},
+        {"status": 304},
+        {"method": "HEAD"},
+        {"length": b"3"},
+    ],
+    ids=str,
+)
+async def test_what_only_send_knows_to_write_is_for_send(state: dict[str, Any]) -> None:
+    transport = _Transport()
+    cycle = RequestResponseCycle(
+        scope={"method": state.get("method", "POST")},  # type: ignore[typeddict-item]  # all of it that is looked at
+        transport=transport,
+        flow=FlowControl(transport),
+        logger=logging.getLogger(),
+        access_logger=logging.getLogger(),
+        access_log=state.get("access_log", False),
+        default_headers=state.get("default_headers", []),
+        message_event=asyncio.Event(),
+        expect_100_continue=False,
+        keep_alive=state.get("keep_alive", True),
+        on_response=lambda: None,
+    )
+    cycle.disconnected = state.get("disconnected", False)
+    headers = [(b"content-length", state.get("length", b"2"))]
+    assert not write_whole(cycle.send, state.get("status", 200), headers, b"{}")  # type: ignore[arg-type]  # of any server
+    assert transport.written == b""
+    assert not cycle.response_started
+
+
+class _Transport(asyncio.Transport):
+    written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data

@@ -63,20 +63,32 @@ class Pool:
         if self._closing:
             raise _closing()
         origin = self._origin
+        made: list[Connection] = []
+
+        def make() -> Connection:
+            made.append(Connection(loop, self))
+            return made[-1]
+
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop, self),
+                    make,
                     origin.host,
                     origin.port,
                     ssl=self._ssl_context,
                     server_hostname=origin.host if origin.tls else None,
                 )
+                made.clear()
         except TimeoutError as error:
             text = f"no connection to upstream within {self._connect_timeout_s:g} s"
             raise UpstreamTimeout(text, stage="connect") from error
         except OSError as error:
             raise UpstreamUnreachable(f"cannot connect to upstream: {_reason(error)}") from error
+        finally:
+            # Cancelled in the moment in which it was made: uvloop closes it without a word to it.
+            for unused in self.connections.intersection(made):
+                unused.drop()
+                self.closed(unused)
         if self._closing:
             connection.drop()
             raise _closing()

@@ -9,6 +9,7 @@ import trustme
 
 from gateway.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream import Upstream
+from gateway.upstream.connection import Connection
 from gateway.upstream.origin import parse_origin
 from gateway.upstream.pool import Pool
 from tests.upstream.peer import OK, Peer, Server, serve
@@ -433,6 +434,25 @@ async def test_a_connection_that_is_not_made_in_time_times_out() -> None:
             await ask(upstream)
         assert (caught.value.stage, caught.value.status) == ("connect", 504)
         await upstream.aclose()
+
+
+async def test_cancelling_in_the_moment_of_connecting_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop then closes the connection without telling it; a pool that waited for that would never close."""
+
+    def opened_and_left(connection: Connection) -> None:
+        opened(connection)
+        task.cancel()
+
+    async with serve(stall) as server:
+        pool = pool_to(server)
+        opened = pool.opened
+        monkeypatch.setattr(pool, "opened", opened_and_left)
+        task = asyncio.create_task(pool.connect())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert pool.connections == set()
+        async with asyncio.timeout(5):
+            await pool.aclose()
 
 
 async def test_cancelling_while_connecting_closes_the_connection() -> None:
