@@ -27,7 +27,7 @@ def is_there(pid: int) -> bool:
     """Whether it runs; a zombie that nobody has waited for does not."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or after
         return False
 
 

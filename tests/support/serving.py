@@ -49,5 +49,5 @@ def workers(program: Running) -> list[int]:
 def _is_worker(command: Path) -> bool:
     try:
         return b"spawn_main" in command.read_bytes()
-    except FileNotFoundError:  # it has just ended
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended, before or after the file was opened
         return False
