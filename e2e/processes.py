@@ -17,6 +17,8 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
+from tiny_model import cache_folder
+
 CLAUDE_CODE = "@anthropic-ai/claude-code"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -26,11 +28,6 @@ INSTALL_TIMEOUT_S = 900.0
 
 class Failure(Exception):
     """The run cannot go on; the message says why and what to do."""
-
-
-def cache_folder() -> Path:
-    """Where installed programs and models are kept between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "messages-gateway"
 
 
 def free_port() -> int:

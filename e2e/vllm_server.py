@@ -19,7 +19,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zipfile import ZipFile
 
-from e2e.processes import Failure, cache_folder, free_port, stop, until_healthy
+from e2e.processes import Failure, free_port, stop, until_healthy
+from tiny_model import cache_folder
 
 VLLM_VERSION = "0.32.0"
 TORCH_VERSION = "2.13.0"

@@ -71,7 +71,7 @@ def _line_as_json(level: str, record: Record) -> str:
         "route": record.route,
         "status": record.status,
         "outcome": record.outcome,
-        "model": _model(record.model),
+        "model": _model(record.model[:_LONGEST_NAME]),
         "rounds": record.rounds,
         "tools": record.tools,
         "upstream_ms": round(record.upstream_ms, 1),
@@ -83,8 +83,7 @@ def _line_as_json(level: str, record: Record) -> str:
 
 
 def _model(name: str) -> str:
-    """The client's word for the model, which may be anything: cut, and without what breaks a line or moves a cursor."""
-    name = name[:_LONGEST_NAME]
+    """The client's word for the model, which may be anything, without what breaks a line or moves a cursor."""
     return name if name.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
 
 

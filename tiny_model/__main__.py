@@ -5,7 +5,6 @@ the model, once, and goes on in that.
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -13,13 +12,10 @@ import venv
 from importlib.util import find_spec
 from pathlib import Path
 
+from tiny_model import cache_folder
+
 REQUIREMENTS = ("torch>=2.6", "transformers>=4.56", "tokenizers>=0.22", "jinja2>=3.1")
 SEED = 0
-
-
-def cache_folder() -> Path:
-    """Where this project keeps what is dear to make: ``$XDG_CACHE_HOME/messages-gateway``, else under ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "messages-gateway"
 
 
 def main() -> int:

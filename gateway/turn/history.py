@@ -111,8 +111,7 @@ class _Translation:
                 self._copy(place, place + 1)
                 place += 1
         self._out.answered = any(
-            place == len(self._values) - 1 and is_ours(block) and block["type"] == RESULT
-            for place, _, block in _blocks(self._values)
+            is_ours(block) and block["type"] == RESULT for _, _, block in _blocks(self._values[-1:])
         )
         return self._out
 
@@ -218,10 +217,11 @@ def _checked_ids(messages: list[Any]) -> set[str]:
         path = f"messages.{place}.content.{position}"
         if isinstance(block, dict) and block.get("type") == "tool_use":
             client_calls.append((f"{path}.id", block.get("id")))
-        elif is_ours(block) and block["type"] == CALL:
-            _check_id(f"{path}.id", block.get("id"), calls)
-        elif is_ours(block) and block["type"] == RESULT:
-            _check_id(f"{path}.tool_use_id", block.get("tool_use_id"), results)
+        elif is_ours(block):
+            if block["type"] == CALL:
+                _check_id(f"{path}.id", block.get("id"), calls)
+            elif block["type"] == RESULT:
+                _check_id(f"{path}.tool_use_id", block.get("tool_use_id"), results)
     for path, value in client_calls:
         if isinstance(value, str) and value in calls:
             raise InvalidRequest(f"{path}: {value!r} is already used in this request")

@@ -99,9 +99,11 @@ def split(content: list[Any], path: str, sealer: Sealer) -> list[ReturnedRound]:
             begun = _think_text(into, block, place)
         else:
             begun = None
-            _take(into, block, place)
             if ours:
+                _take_native(into, block, place)
                 owners[block["id"]] = into
+            else:
+                _take(into, block)
     return rounds
 
 
@@ -119,12 +121,13 @@ def _think_text(into: ReturnedRound, block: Block, place: str) -> str | None:
     return text if mark.text_follows else None
 
 
-def _take(into: ReturnedRound, block: Any, place: str) -> None:
-    if not is_ours(block):
-        into.blocks.append(block)
-        if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str):
-            into.calls.append(block["id"])
-        return
+def _take(into: ReturnedRound, block: Any) -> None:
+    into.blocks.append(block)
+    if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str):
+        into.calls.append(block["id"])
+
+
+def _take_native(into: ReturnedRound, block: Block, place: str) -> None:
     if not isinstance(block.get("input"), dict):
         raise InvalidRequest(f"{place}.input: must be an object")
     known = {"type": "tool_use", "id": upstream_id(block["id"]), "name": WEB_SEARCH, "input": block["input"]}
