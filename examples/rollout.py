@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from gateway.app import Gateway
-from gateway.server import loopback
+from gateway.server.serve import loopback
 from gateway.settings import Settings
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import WebSearch

@@ -21,12 +21,10 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from gateway import openapi
-from gateway.access import Keys, is_plain
-from gateway.asking import asking_headers
-from gateway.body import ClientGone, read_body
-from gateway.classify import TokenRequest, classify
-from gateway.dialect import UpstreamDialect
-from gateway.endings import JSON, noting, refuse, send_whole
+from gateway.books.ledger import Ledger
+from gateway.books.log import RequestLog, describe
+from gateway.books.metrics import Metrics
+from gateway.books.record import Record, model_of
 from gateway.errors import (
     MethodNotAllowed,
     NotFound,
@@ -36,26 +34,28 @@ from gateway.errors import (
     error_body,
     error_type,
 )
-from gateway.exchange import Exchange, Services
-from gateway.ledger import Ledger
-from gateway.log import RequestLog, describe
-from gateway.metrics import Metrics
-from gateway.models import ServedModel, ask, client_models, find_model, model_page, read_list
-from gateway.observe import Record, model_of
-from gateway.proxy import proxy
-from gateway.rewrite import ModelMap
-from gateway.runner import run_turn
+from gateway.handling.access import Keys, is_plain
+from gateway.handling.ask import asking_headers
+from gateway.handling.body import ClientGone, read_body
+from gateway.handling.classify import TokenRequest, classify
+from gateway.handling.exchange import Exchange, Services
+from gateway.handling.proxy import proxy
+from gateway.handling.refuse import JSON, noting, refuse, send_whole
+from gateway.handling.run_tokens import run_token_request
+from gateway.handling.run_turn import run_turn
+from gateway.handling.turnstile import Turnstile
+from gateway.handling.watch import Watch
+from gateway.model_server.dialect import UpstreamDialect
+from gateway.model_server.models import ServedModel, ask, client_models, find_model, model_page, read_list
+from gateway.model_server.windows import ModelRules, Windows
 from gateway.settings import Settings
-from gateway.token_runner import run_token_request
 from gateway.tokens import Dialect
 from gateway.tools.base import SearchTool
 from gateway.tools.web_search import make_search
 from gateway.turn import MessagesRounds, Rounds, Sealer, TokenRounds, Turn, TurnRules, translate_count
-from gateway.turnstile import Turnstile
 from gateway.upstream import Upstream
-from gateway.watch import Watch
-from gateway.windows import ModelRules, Windows
 from gateway.wire.headers import Headers, header, response_headers
+from gateway.wire.rewrite import ModelMap
 
 Handler = Callable[[Exchange], Awaitable[None]]
 

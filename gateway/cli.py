@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from gateway.commands.options import as_arguments, read_settings, settings_options
 from gateway.errors import MessagesGatewayError
-from gateway.options import as_arguments, read_settings, settings_options
 
 
 class _Group(click.Group):
@@ -47,7 +47,7 @@ def serve(model: str | None, vllm_args: tuple[str, ...], **given: Any) -> None:
     A setting comes from its flag, else from its GATEWAY_… variable, else from the file. Keys are no flags:
     GATEWAY_API_KEYS, GATEWAY_UPSTREAM_API_KEY, GATEWAY_SEARCH_API_KEY, GATEWAY_SEAL_KEYS, or the file.
     """
-    from gateway import server
+    from gateway.server import serve as server
 
     settings = read_settings(given)
     if model is None:
@@ -55,7 +55,7 @@ def serve(model: str | None, vllm_args: tuple[str, ...], **given: Any) -> None:
             raise click.UsageError("--vllm-arg is for the vLLM that --model starts: give --model NAME too")
         server.serve(settings, reread=lambda: read_settings(given))
     else:
-        from gateway.vllm import running_vllm
+        from gateway.commands.vllm import running_vllm
 
         server.serve(settings, running_vllm(model, settings.upstream, vllm_args))
 
@@ -64,7 +64,7 @@ def serve(model: str | None, vllm_args: tuple[str, ...], **given: Any) -> None:
 @click.pass_context
 def demo(ctx: click.Context) -> None:
     """Show one request through the tool loop: no GPU, no key, no network."""
-    from gateway import demo as module
+    from gateway.commands import demo as module
 
     ctx.exit(module.main())
 
@@ -81,7 +81,7 @@ def claude(ctx: click.Context, /, model: str | None, print_env: bool, arguments:
     Where no gateway answers at --host and --port, one is started with the same settings and --max-tokens-cap auto, and
     stopped at the end. The exit status is Claude Code's.
     """
-    from gateway import claude as module
+    from gateway.commands import claude as module
 
     settings = read_settings(given)
     if print_env:
@@ -100,7 +100,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
 
     from rich.console import Console
 
-    from gateway.doctor import report
+    from gateway.commands.doctor import report
 
     settings = read_settings(given)
     ctx.exit(0 if asyncio.run(report(settings, Console(highlight=False), as_json=as_json)) else 1)

@@ -27,7 +27,7 @@ from bench.process import PAGE, Server, StartFailed, free_port, running
 from bench.run import machine
 from bench.upstream import Plan
 from gateway.app import Gateway
-from gateway.server import loopback
+from gateway.server.serve import loopback
 from gateway.settings import Settings
 
 EVENTS_PER_S = 10

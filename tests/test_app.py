@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.app import Gateway
-from gateway.server import loopback
+from gateway.server.serve import loopback
 from gateway.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway, running_gateway

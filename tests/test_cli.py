@@ -5,8 +5,8 @@ from functools import cache
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway import server
 from gateway.cli import main
+from gateway.server import serve as server
 from gateway.settings import REPEATABLE, SECRETS, Settings, flag, variable
 
 

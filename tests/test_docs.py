@@ -23,14 +23,14 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from gateway import server
 from gateway.cli import main as gateway_cli
+from gateway.commands.vllm import family_of
+from gateway.server import serve as server
 from gateway.settings import Settings, variable
 from gateway.tools.base import SearchBackend
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import make_backend, make_search
 from gateway.turn.tool import SearchResult
-from gateway.vllm import family_of
 from recorder.cli import main as recorder_cli
 from tests.support import vllm
 from tests.support.gateway import running_gateway
@@ -298,7 +298,7 @@ async def doctor(arguments: list[str], here: World) -> None:
             return CannedSearch(default=[FOUND])
         return make_backend(provider, base_url=base_url, api_key=api_key)
 
-    here.monkeypatch.setattr("gateway.doctor.search.make_backend", backend)
+    here.monkeypatch.setattr("gateway.commands.doctor.search.make_backend", backend)
     here.monkeypatch.setenv("GATEWAY_UPSTREAM", here.upstream.origin)
     assert await in_thread(gateway_cli, "doctor", *arguments) == 0
     assert any(b"tool_choice" in request.body for request in here.upstream.requests)

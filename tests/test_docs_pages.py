@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from gateway.app import OPEN_ROUTES, ROUTES
-from gateway.log import QUIET_ROUTES, RequestLog
-from gateway.metrics import Metrics
-from gateway.observe import Outcome, Record
+from gateway.books.log import QUIET_ROUTES, RequestLog
+from gateway.books.metrics import Metrics
+from gateway.books.record import Outcome, Record
+from gateway.commands.vllm import family_of
 from gateway.settings import ENV_PREFIX, REPEATABLE, SECRETS, Settings, flag, load, variable
 from gateway.tools.base import Cause
 from gateway.turn.sentences import ERROR_SENTENCES
-from gateway.vllm import family_of
 from tests.support.messages import sentences
 from tests.support.pages import PAGES, ROOT, Fence, all_fences, code_spans
 from tests.support.programs import free_port

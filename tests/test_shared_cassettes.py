@@ -8,9 +8,9 @@ import yaml
 
 from gateway.settings import Settings
 from recorder.player import serve_cassettes
+from tests.handling.test_run_turn import events
 from tests.support.gateway import running_gateway
 from tests.support.search import ScriptedSearch, found
-from tests.test_runner import events
 
 FOLDER = Path(__file__).parents[2] / "shared" / "cassettes"
 CASSETTES = sorted(FOLDER.glob("messages-*.yaml"))

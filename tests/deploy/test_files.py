@@ -15,9 +15,9 @@ import yaml
 from click.testing import CliRunner
 
 from gateway.app import OPEN_ROUTES
+from gateway.books.metrics import Metrics
 from gateway.cli import main
-from gateway.metrics import Metrics
-from gateway.server import KEEP_ALIVE_S
+from gateway.server.serve import KEEP_ALIVE_S
 from gateway.settings import Settings, load
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gateway.classify import classify
 from gateway.errors import InvalidRequest, RequestError, UpstreamBroken
-from gateway.rewrite import NameInStream, name_in_message
-from gateway.rewrite import read_request as read_for_rewrite
+from gateway.handling.classify import classify
 from gateway.tokens import read_token_fields
 from gateway.turn import (
     Fold,
@@ -26,6 +24,8 @@ from gateway.turn import (
 from gateway.turn.lifecycle import State, following
 from gateway.turn.search import Call
 from gateway.turn.tool import SearchOutcome
+from gateway.wire.rewrite import NameInStream, name_in_message
+from gateway.wire.rewrite import read_request as read_for_rewrite
 from gateway.wire.sse import SSEReader, write_event
 from tests.fuzz.grammar import PIECES, Draw
 from tests.support.playbook import QUESTION, SEALER, found

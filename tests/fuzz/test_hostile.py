@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.classify import classify
 from gateway.errors import InvalidRequest, UpstreamError
+from gateway.handling.classify import classify
 from gateway.turn import Out, read_event, read_turn
 from gateway.turn.history import translate
 from tests.fuzz.targets import RULES, SEALED, TARGETS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.log import configure_logging
+from gateway.books.log import configure_logging
 from gateway.settings import Settings
 from gateway.turn.tool import SearchResult
 from gateway.wire.sse import SSEReader

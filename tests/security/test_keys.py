@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from gateway.access import Keys
 from gateway.errors import AuthenticationFailed
+from gateway.handling.access import Keys
 from gateway.settings import Settings
 from gateway.wire.headers import Headers
 from tests.support.gateway import running_gateway

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.log import configure_logging
+from gateway.books.log import configure_logging
 from gateway.settings import Settings
 from gateway.turn.tool import SearchCall, SearchOutcome
 from tests.support.eventually import eventually

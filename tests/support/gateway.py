@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx
 
 from gateway.app import Gateway
-from gateway.server import loopback
+from gateway.server.serve import loopback
 from gateway.settings import Settings
 from gateway.tools.base import SearchBackend, SearchTool
 from gateway.tools.web_search import WebSearch

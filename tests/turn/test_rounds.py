@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.classify import classify
 from gateway.errors import InvalidRequest, UpstreamBroken
+from gateway.handling.classify import classify
 from gateway.tokens import Dialect
 from gateway.turn import Fold, Out, TokenRounds, TurnRules, jsonvalue
 from gateway.turn.lifecycle import UpstreamStreamError

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from gateway.log import describe
+from gateway.books.log import describe
 from gateway.tools.base import Cause, SearchBackend, SearchFailed, SearchQuery
 from gateway.tools.web_search.domains import DomainFilter, read_url
 from gateway.tools.web_search.text import clean, render

@@ -1,0 +1,212 @@
+"""How the client is answered by the loop and by token requests: as server-sent events, or as one JSON message."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Protocol
+
+from gateway.errors import Overloaded, RequestError, TurnTimeout, error_body, error_type
+from gateway.handling.ask import EVENT_STREAM_TYPE
+from gateway.handling.exchange import Exchange
+from gateway.handling.refuse import broken_off, send_whole
+from gateway.settings import Settings
+from gateway.turn import Event, Fold, Out, jsonvalue
+from gateway.wire.headers import Headers, without_length
+from gateway.wire.sse import write_event
+
+PING = write_event("ping", b'{"type":"ping"}')
+EVENT_STREAM: Headers = [(b"content-type", EVENT_STREAM_TYPE), (b"cache-control", b"no-cache")]
+"""The head of a stream that begins before upstream has answered."""
+
+
+class Refused(Exception):
+    """Upstream answered with another status than 200: that status, and the headers and body for the client."""
+
+    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def message(self) -> str:
+        """Upstream's own message, from either shape of vLLM's error bodies."""
+        try:
+            match jsonvalue.read(self.body):
+                case {"error": {"message": str(message)}} | {"message": str(message)}:
+                    return message
+        except jsonvalue.Unreadable:
+            pass  # an HTML page, say: the status has to do
+        return f"Upstream answered with status {self.status}."
+
+
+class Answer(Protocol):
+    """How the client is answered. ``started``: bytes have gone out."""
+
+    started: bool
+
+    def hold(self, headers: Headers = EVENT_STREAM) -> None:
+        """Begin as late as can be: with the first event, or where a silent stream needs its first ping."""
+
+    async def start(self, headers: Headers) -> None:
+        """Begin; a stream's head goes out at once."""
+
+    async def send(self, out: Out) -> None: ...
+    def wrote(self) -> None:
+        """Something went to the client another way than by ``send``."""
+
+    async def finish(self) -> None: ...
+    async def refuse(self, refused: Refused) -> None: ...
+    async def fail(self, error: RequestError) -> None: ...
+    def close(self) -> None: ...
+
+
+async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange, settings: Settings) -> None:
+    """Do the work that gives the answer; where it fails or takes too long, end the answer as that demands.
+
+    Raises :class:`gateway.errors.RequestError` where nothing has been sent yet, for the app to answer.
+    """
+    try:
+        await _in_time(work, settings.turn_timeout_s)
+    except Refused as refused:
+        exchange.record.outcome = "client_error" if 400 <= refused.status < 500 else "upstream_error"
+        await answer.refuse(refused)
+    except RequestError as error:
+        if not answer.started:
+            raise
+        exchange.record.outcome = broken_off(error)
+        await answer.fail(error)
+    except asyncio.CancelledError:
+        # The client went, or the server stops: of that a stream's client is told in its stream.
+        if answer.started and exchange.record.outcome != "client_gone":
+            await answer.fail(Overloaded("the gateway is being stopped"))
+        raise
+    finally:
+        answer.close()
+
+
+async def _in_time(work: Awaitable[None], limit_s: float) -> None:
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            await work
+    except TimeoutError:
+        if limit.expired():
+            raise TurnTimeout(f"The turn took longer than {limit_s:g} s.") from None
+        raise
+
+
+class StreamAnswer:
+    """Server-sent events. Silent for ``ping_interval_s``, it sends a ping."""
+
+    def __init__(self, exchange: Exchange, ping_interval_s: float) -> None:
+        self.started = False
+        self._exchange = exchange
+        self._interval = ping_interval_s
+        self._headers = EVENT_STREAM
+        self._last = 0.0
+        self._clock = asyncio.get_running_loop().time
+        self._pings: asyncio.Task[None] | None = None
+
+    def hold(self, headers: Headers = EVENT_STREAM) -> None:
+        self._headers = headers
+        if self._pings is None:
+            self._last = self._clock()
+            self._pings = asyncio.ensure_future(self._ping())
+
+    async def start(self, headers: Headers) -> None:
+        self.hold(headers)
+        if not self.started:
+            await self._begin()
+
+    async def send(self, out: Out) -> None:
+        await self._write(
+            b"".join(
+                [
+                    event if isinstance(event, bytes) else write_event(event["type"], jsonvalue.write(event))
+                    for event in out
+                ]
+            )
+        )
+
+    def wrote(self) -> None:
+        self._last = self._clock()
+
+    async def finish(self) -> None:
+        self.close()
+        await self._exchange.send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, refused: Refused) -> None:
+        self.close()
+        if self.started:
+            await self._end(error_type(refused.status), refused.message())
+        else:
+            await send_whole(self._exchange.send, refused.status, refused.headers, refused.body)
+
+    async def fail(self, error: RequestError) -> None:
+        await self._end(error.type, error.message)
+
+    def close(self) -> None:
+        if self._pings is not None:
+            self._pings.cancel()
+
+    async def _begin(self) -> None:
+        self.started = True
+        self._exchange.record.status = 200
+        head = {"type": "http.response.start", "status": 200, "headers": without_length(self._headers)}
+        await self._exchange.send(head)
+
+    async def _end(self, kind: str, message: str) -> None:
+        await self._write(write_event("error", jsonvalue.write(error_body(kind, message))))
+        await self.finish()
+
+    async def _write(self, data: bytes) -> None:
+        self._last = self._clock()
+        if not self.started:
+            await self._begin()
+        await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _ping(self) -> None:
+        while True:
+            left = self._last + self._interval - self._clock()
+            if left > 0:
+                await asyncio.sleep(left)
+            else:
+                await self._write(PING)
+
+
+class JsonAnswer:
+    """One JSON message, sent when it is whole: until then nothing has started."""
+
+    started = False
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._fold = Fold()
+        self._headers: Headers = []
+
+    def hold(self, headers: Headers = EVENT_STREAM) -> None:
+        self._headers = headers
+
+    async def start(self, headers: Headers) -> None:
+        self._headers = headers
+
+    async def send(self, out: Out) -> None:
+        self._fold.take(out)
+
+    def wrote(self) -> None:
+        pass
+
+    async def finish(self) -> None:
+        await self.give(self._fold.message)
+
+    async def give(self, message: Event) -> None:
+        """Send a message that was not made of events."""
+        await send_whole(self._exchange.send, 200, self._headers, jsonvalue.write(message))
+
+    async def refuse(self, refused: Refused) -> None:
+        await send_whole(self._exchange.send, refused.status, refused.headers, refused.body)
+
+    async def fail(self, error: RequestError) -> None:
+        raise error
+
+    def close(self) -> None:
+        pass

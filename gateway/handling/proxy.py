@@ -1,0 +1,125 @@
+"""The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
+
+from time import perf_counter
+from typing import Final
+
+from gateway.books.record import Record, outcome_of
+from gateway.errors import UpstreamBroken, UpstreamError
+from gateway.handling.ask import asking_headers
+from gateway.handling.exchange import Exchange, Services
+from gateway.handling.refuse import broken_off
+from gateway.server.direct import sink_of, write_whole
+from gateway.upstream import Response
+from gateway.wire.headers import Headers, header, response_headers, without_length
+from gateway.wire.rewrite import NameInStream, name_in_message
+
+_END_BYTES: Final = 2048
+"""How much of an answer's beginning and end is kept, to read the figures for the log from."""
+_BODILESS: Final = frozenset({204, 205, 304})
+
+
+async def proxy(exchange: Exchange, services: Services) -> None:
+    """Answer an exchange with what upstream answers.
+
+    Raises :class:`gateway.errors.UpstreamError` while no byte has gone to the client. Once one has, an upstream that
+    fails leaves the answer unfinished and the record's outcome ``cut``: the server then breaks the client's connection,
+    so that the client can tell.
+    """
+    record = exchange.record
+    headers = asking_headers(exchange, services.settings, identity=exchange.client_model is not None)
+    record.rounds = 1
+    record.request = exchange.body
+    started = perf_counter()
+    try:
+        response = await services.upstream.request(exchange.scope["method"], exchange.target, headers, exchange.body)
+        try:
+            if not 200 <= response.status <= 599:
+                raise UpstreamBroken(f"upstream answered with status {response.status}, which HTTP does not have")
+            await _pass_on(exchange, response)
+        finally:
+            response.close()
+    finally:
+        record.upstream_ms = (perf_counter() - started) * 1000
+
+
+async def _pass_on(exchange: Exchange, response: Response) -> None:
+    headers = response_headers(response.headers)
+    bodiless = response.status in _BODILESS
+    if bodiless:
+        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
+    name = exchange.client_model
+    if name is None or bodiless or header(headers, b"content-encoding") not in (None, b"identity"):
+        if response.whole:
+            await _give(exchange, response.status, headers, await response.read_chunk())
+        else:
+            await _stream(exchange, response, headers, None)
+    elif (header(headers, b"content-type") or b"").startswith(b"text/event-stream"):
+        await _stream(exchange, response, without_length(headers), NameInStream(name))
+    else:
+        # Upstream sends a JSON answer when all of it is there, so that waiting for its end costs no time.
+        body = name_in_message(await response.read(), name)
+        headers = [*without_length(headers), (b"content-length", b"%d" % len(body))]
+        await _give(exchange, response.status, headers, body)
+
+
+async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) -> None:
+    """Answer with a body that is here whole."""
+    exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
+    _note(exchange.record, status)
+    if not (body and write_whole(exchange.send, status, headers, body)):
+        await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
+        await exchange.send({"type": "http.response.body", "body": body})
+
+
+async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
+    _note(exchange.record, response.status)
+    await exchange.send({"type": "http.response.start", "status": response.status, "headers": headers})
+    send, ends = exchange.send, _Ends()
+    more = True
+    try:
+        while more:
+            chunk = await response.read_chunk()
+            more = not response.ended
+            if chunk:
+                ends.first = ends.first or chunk[:_END_BYTES]
+                ends.take(chunk)
+            if naming is not None:
+                chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
+            if chunk or not more:
+                await send({"type": "http.response.body", "body": chunk, "more_body": more})
+            if more and response.sink is None and (naming is None or naming.done):
+                response.sink = sink_of(send, ends.take)  # a stream: most answers are here whole with their first piece
+    except UpstreamError as error:
+        exchange.record.outcome = broken_off(error)
+    finally:
+        exchange.record.answer_ends = ends.first, ends.end()
+
+
+class _Ends:
+    """The beginning of an answer's first piece, and the ends of its last three."""
+
+    __slots__ = ("_before", "_earlier", "_last", "first")
+
+    def __init__(self) -> None:
+        self.first = self._earlier = self._before = self._last = b""
+
+    def take(self, chunk: bytes) -> bool:
+        """One more piece; always True."""
+        if len(chunk) > _END_BYTES:  # large ones to a client that does not read have long been sent: not all of them
+            chunk = chunk[-_END_BYTES:]
+        self._earlier, self._before, self._last = self._before, self._last, chunk
+        return True
+
+    def end(self) -> bytes:
+        """The last bytes of all."""
+        return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
+
+
+def _note(record: Record, status: int) -> None:
+    """The answer's head goes to the client."""
+    record.answered = True
+    record.status = status
+    if status >= 400:
+        record.outcome = outcome_of(status)
+    else:
+        record.request = b""  # the answer names the model

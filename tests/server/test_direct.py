@@ -1,0 +1,196 @@
+"""A stream written past ``send`` is the stream that ``send`` would have written."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from gateway.server.direct import sink_of, write_whole
+from gateway.settings import Settings
+from tests.support.gateway import running_gateway
+from tests.support.playbook import QUESTION, SEARCH
+from tests.support.raw import post, raw_client
+from tests.support.search import ScriptedSearch
+from tests.support.upstream import (
+    Scripted,
+    ScriptedUpstream,
+    chunk,
+    encode_event,
+    json_answer,
+    message,
+    raw,
+    sse,
+    sse_answer,
+    text,
+)
+
+pytestmark = pytest.mark.anyio
+
+EVENTS = sse(text(*(f"word {number} " for number in range(50))))
+
+
+async def test_only_uvicorns_send_has_a_sink() -> None:
+    async def send(message: Any) -> None: ...
+
+    assert sink_of(send, bool) is None
+
+
+@pytest.mark.parametrize("model_map", [{}, {"m": "qwen3"}], ids=["its model", "a mapped model"])
+@pytest.mark.parametrize("tools", [[], [SEARCH]], ids=["proxy", "loop"])
+async def test_each_event_is_one_chunk_in_its_place(
+    tools: list[Any], model_map: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pace lets every event come by itself, which is when it is written past ``send``."""
+    sent, send = list[Any](), RequestResponseCycle.send
+
+    async def counted(cycle: RequestResponseCycle, message: Any) -> None:
+        sent.append(message)
+        await send(cycle, message)
+
+    monkeypatch.setattr(RequestResponseCycle, "send", counted)
+    body = {"model": "m", "stream": True, "tools": tools, "messages": [QUESTION]}
+    async with (
+        ScriptedUpstream(sse_answer(EVENTS, pace=0.001)) as upstream,
+        running_gateway(Settings(upstream=upstream.origin, model_map=model_map), search=ScriptedSearch()) as gateway,
+        raw_client(gateway.port) as client,
+    ):
+        await client.send(post(json.dumps(body).encode(), "/v1/messages", "connection: close"))
+        answer = await client.rest()
+    deltas = [encode_event(event) for event in EVENTS[3:] if event["type"] == "content_block_delta"]
+    assert [one for one in deltas if chunk(one) not in answer] == []
+    places = [answer.index(chunk(one)) for one in deltas]
+    assert places == sorted(places)
+    assert len(sent) < len(deltas) / 2  # all but the head, the ends and what came while the task was busy
+
+
+async def test_what_is_written_past_send_has_its_figures_in_the_metrics() -> None:
+    events = sse(text(*(f"word {number} " for number in range(50))), input_tokens=7, output_tokens=50)
+    async with (
+        ScriptedUpstream(sse_answer(events, pace=0.001)) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+    ):
+        answer = await gateway.client.post("/v1/messages", json={"stream": True, "messages": [QUESTION]})
+        assert answer.content == b"".join(map(encode_event, events))
+        shown = (await gateway.client.get("/metrics")).text
+    assert 'messages_gateway_tokens_total{direction="input"} 7.0' in shown
+    assert 'messages_gateway_tokens_total{direction="output"} 50.0' in shown
+
+
+# --- a whole answer in one write --------------------------------------------------------------------------------------
+
+
+WHOLE = {
+    "JSON": json_answer(message(text("hi"))),
+    "headers": json_answer({}, headers=[("set-cookie", "a=1"), ("Set-Cookie", "b=2"), ("x-empty", "")]),
+    "an error": json_answer({"type": "error"}, 404),
+    "a strange status": json_answer({}, 299),
+    "a stream": sse_answer(sse(text("hi"))),
+    "nothing": json_answer(b""),
+    "no body": raw(b"HTTP/1.1 204 No Content\r\n\r\n", then="keep"),
+    "a body that may not be": raw(b"HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+    "until the end": raw(b"HTTP/1.1 200 OK\r\n\r\nbody"),
+    "large": json_answer(b"x" * 200_000),
+}
+ASKED = {
+    "as usual": post(b"{}"),
+    "for the last time": post(b"{}", "/v1/messages", "Connection: close"),
+    "by HTTP/1.0": b"POST /v1/messages HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}",
+    "expecting a 100": post(b"{}", "/v1/messages", "Expect: 100-continue"),
+    "in the path's name": b"GET /v1/other HTTP/1.1\r\nHost: gateway\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
+async def test_a_whole_answer_is_what_send_would_have_written(
+    whole: Scripted, asked: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two such requests, one behind the other in one write, and one that ends the connection."""
+    answers = []
+    for past_send in (True, False):
+        if not past_send:
+            monkeypatch.setattr("gateway.handling.proxy.write_whole", lambda *_: False)
+        async with (
+            ScriptedUpstream(whole, whole, whole) as upstream,
+            running_gateway(Settings(upstream=upstream.origin)) as gateway,
+            raw_client(gateway.port) as client,
+        ):
+            await client.send(asked * 2 + post(b"{}", "/v1/messages", "Connection: close"))
+            answers.append(await client.rest())
+    assert answers[0] == answers[1]
+
+
+async def test_a_small_answer_is_written_past_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send(cycle: RequestResponseCycle, message: Any) -> None:
+        raise AssertionError(message)
+
+    monkeypatch.setattr(RequestResponseCycle, "send", send)
+    async with (
+        ScriptedUpstream(json_answer(message(text("hi")))) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+    ):
+        answer = await gateway.client.post("/v1/messages", json={})
+    assert answer.json() == message(text("hi"))
+
+
+@pytest.mark.parametrize("tools", [[], [SEARCH]], ids=["proxy", "loop"])
+async def test_what_the_client_is_slow_to_read_waits_its_turn(tools: list[Any]) -> None:
+    """10 MB, more than all buffers hold: pieces are written at once, held back and sent, in one order."""
+    body = {"model": "m", "stream": True, "tools": tools, "messages": [QUESTION]}
+    pieces = [f"{number:06}" + "x" * 100_000 for number in range(100)]
+    async with (
+        ScriptedUpstream(sse_answer(sse(text(*pieces)))) as upstream,
+        running_gateway(Settings(upstream=upstream.origin), search=ScriptedSearch()) as gateway,
+        raw_client(gateway.port) as client,
+    ):
+        await client.send(post(json.dumps(body).encode(), "/v1/messages", "connection: close"))
+        answer = await client.rest()
+    places = [answer.index(piece.encode()) for piece in pieces]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"access_log": True},  # which send writes
+        {"default_headers": [(b"server", b"uvicorn")]},
+        {"keep_alive": False},
+        {"disconnected": True},
+        {"status": 204},
+        {"status": 304},
+        {"method": "HEAD"},
+        {"length": b"3"},
+    ],
+    ids=str,
+)
+async def test_what_only_send_knows_to_write_is_for_send(state: dict[str, Any]) -> None:
+    transport = _Transport()
+    cycle = RequestResponseCycle(
+        scope={"method": state.get("method", "POST")},  # type: ignore[typeddict-item]  # all of it that is looked at
+        transport=transport,
+        flow=FlowControl(transport),
+        logger=logging.getLogger(),
+        access_logger=logging.getLogger(),
+        access_log=state.get("access_log", False),
+        default_headers=state.get("default_headers", []),
+        message_event=asyncio.Event(),
+        expect_100_continue=False,
+        keep_alive=state.get("keep_alive", True),
+        on_response=lambda: None,
+    )
+    cycle.disconnected = state.get("disconnected", False)
+    headers = [(b"content-length", state.get("length", b"2"))]
+    assert not write_whole(cycle.send, state.get("status", 200), headers, b"{}")  # type: ignore[arg-type]  # of any server
+    assert transport.written == b""
+    assert not cycle.response_started
+
+
+class _Transport(asyncio.Transport):
+    written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
