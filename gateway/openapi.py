@@ -1,16 +1,23 @@
 """The gateway's own description, served at ``/openapi.json``: what it answers itself, and what it passes on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
+
+Operation = dict[str, Any]
+"""What OpenAPI calls so: a method of a path, its parameters and its answers."""
 
 _ERROR = {"$ref": "#/components/schemas/Error"}
 _ANY_JSON: dict[str, Any] = {}
 _KEY: list[dict[str, list[str]]] = [{}, {"api-key": []}, {"bearer": []}]
 
 
-def describe(proxy_paths: Sequence[str]) -> dict[str, Any]:
-    """An OpenAPI 3.1 document; ``proxy_paths`` are the globs that pass to upstream unread."""
+def describe(routes: Mapping[str, Mapping[str, Operation]], proxy_paths: Sequence[str]) -> dict[str, Any]:
+    """An OpenAPI 3.1 document.
+
+    ``routes`` are the operations of each path by method (lower-case), ``proxy_paths`` the globs that pass to upstream
+    unread.
+    """
     return {
         "openapi": "3.1.0",
         "info": {
@@ -21,19 +28,7 @@ def describe(proxy_paths: Sequence[str]) -> dict[str, Any]:
                 f"These paths pass to upstream as they are: {', '.join(proxy_paths)}."
             ),
         },
-        "paths": {
-            "/v1/messages": {"post": _forwarded("Create a message", "A message, or its events", stream=True)},
-            "/v1/messages/count_tokens": {"post": _forwarded("Count a request's tokens", "The count")},
-            "/v1/models": {"get": _models()},
-            "/v1/models/{model_id}": {"get": _model()},
-            "/": {"get": _own("Tell that a gateway is here", "Its name and version"), "head": _probe()},
-            "/health": {"get": _own("Tell that the process runs", "It does")},
-            "/ready": {
-                "get": _own("Tell whether upstream can be reached", "It can", {"503": _error("It cannot")}),
-            },
-            "/metrics": {"get": _metrics()},
-            "/openapi.json": {"get": _own("Describe the gateway", "This document")},
-        },
+        "paths": {**routes, "/v1/models/{model_id}": {"get": _MODEL}},
         "components": {
             "schemas": {
                 "Error": {
@@ -65,23 +60,20 @@ def _error(description: str) -> dict[str, Any]:
     return _json(description, _ERROR)
 
 
-def _own(summary: str, description: str, more: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"summary": summary, "responses": {"200": _json(description, {"type": "object"}), **(more or {})}}
+def own(summary: str, description: str, *, unwell: str | None = None) -> Operation:
+    """A path that the gateway answers itself; ``unwell`` says what its 503 means, where it has one."""
+    answers = {"200": _json(description, {"type": "object"})}
+    if unwell is not None:
+        answers["503"] = _error(unwell)
+    return {"summary": summary, "responses": answers}
 
 
-def _probe() -> dict[str, Any]:
-    return {"summary": "The same without a body", "responses": {"200": {"description": "A gateway is here"}}}
+def bodiless(summary: str, description: str) -> Operation:
+    """An answer of a head alone."""
+    return {"summary": summary, "responses": {"200": {"description": description}}}
 
 
-def _metrics() -> dict[str, Any]:
-    answers = {
-        "200": {"description": "In Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        "401": _error("A gateway key is needed"),
-    }
-    return {"summary": "Metrics of all worker processes", "security": _KEY, "responses": answers}
-
-
-def _forwarded(summary: str, description: str, *, stream: bool = False) -> dict[str, Any]:
+def forwarded(summary: str, description: str, *, stream: bool = False) -> Operation:
     """A path whose body and errors are upstream's to judge; ours are in the same envelope as Anthropic's."""
     content: dict[str, Any] = {"application/json": {"schema": _ANY_JSON}}
     if stream:
@@ -101,31 +93,38 @@ def _forwarded(summary: str, description: str, *, stream: bool = False) -> dict[
     }
 
 
-def _models() -> dict[str, Any]:
-    return {
-        "summary": "List the models",
-        "description": (
-            "In Anthropic's shape for a request with anthropic-version (a page of 20 where no limit is given), else "
-            "upstream's as it is, which may know no parameters."
-        ),
-        "security": _KEY,
-        "parameters": [
-            {"name": "anthropic-version", "in": "header", "schema": {"type": "string"}},
-            {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 1000}},
-            {"name": "after_id", "in": "query", "schema": {"type": "string"}},
-            {"name": "before_id", "in": "query", "schema": {"type": "string"}},
-        ],
-        "responses": {"200": _json("The models", {"type": "object"}), "default": _json("An error", _ANY_JSON)},
-    }
+METRICS: Operation = {
+    "summary": "Metrics of all worker processes",
+    "security": _KEY,
+    "responses": {
+        "200": {"description": "In Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        "401": _error("A gateway key is needed"),
+    },
+}
 
+MODELS: Operation = {
+    "summary": "List the models",
+    "description": (
+        "In Anthropic's shape for a request with anthropic-version (a page of 20 where no limit is given), else "
+        "upstream's as it is, which may know no parameters."
+    ),
+    "security": _KEY,
+    "parameters": [
+        {"name": "anthropic-version", "in": "header", "schema": {"type": "string"}},
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 1000}},
+        {"name": "after_id", "in": "query", "schema": {"type": "string"}},
+        {"name": "before_id", "in": "query", "schema": {"type": "string"}},
+    ],
+    "responses": {"200": _json("The models", {"type": "object"}), "default": _json("An error", _ANY_JSON)},
+}
 
-def _model() -> dict[str, Any]:
-    return {
-        "summary": "Describe one model",
-        "security": _KEY,
-        "parameters": [
-            {"name": "model_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
-            {"name": "anthropic-version", "in": "header", "schema": {"type": "string"}},
-        ],
-        "responses": {"200": _json("The model", {"type": "object"}), "default": _json("An error", _ANY_JSON)},
-    }
+_MODEL: Operation = {
+    "summary": "Describe one model",
+    "description": "Of the paths that pass on, the one that is answered here, for a request with anthropic-version.",
+    "security": _KEY,
+    "parameters": [
+        {"name": "model_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+        {"name": "anthropic-version", "in": "header", "schema": {"type": "string"}},
+    ],
+    "responses": {"200": _json("The model", {"type": "object"}), "default": _json("An error", _ANY_JSON)},
+}

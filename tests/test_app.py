@@ -382,7 +382,7 @@ async def test_an_unexpected_error_is_500_and_tells_nothing(
     def fail(*_: object) -> None:
         raise KeyError("the prompt of team-a")
 
-    monkeypatch.setattr("gateway.app.classify", fail)
+    monkeypatch.setattr("gateway.handling.messages.classify", fail)
     async with running_gateway(Settings()) as gateway:
         answer = await gateway.client.post("/v1/messages", json={})
         assert error_of(answer) == (500, "api_error")

@@ -16,11 +16,11 @@ import anyio
 import pytest
 import yaml
 
-from gateway.app import OPEN_ROUTES, ROUTES
-from gateway.books.log import QUIET_ROUTES, RequestLog
+from gateway.books.log import RequestLog
 from gateway.books.metrics import Metrics
 from gateway.books.record import Outcome, Record
 from gateway.commands.vllm import family_of
+from gateway.routes import ROUTES
 from gateway.settings import ENV_PREFIX, REPEATABLE, SECRETS, Settings, flag, load, variable
 from gateway.tools.base import Cause
 from gateway.turn.sentences import ERROR_SENTENCES
@@ -255,10 +255,11 @@ def test_every_metric_is_described() -> None:
 
 def test_the_gateways_own_paths_are_described() -> None:
     described = {cells[0].strip("`"): cells[2] for cells in rows(page("operating.md"), "path")}
-    assert set(described) == {route for route in ROUTES if not route.startswith("/v1")}
-    assert {path for path, key in described.items() if key == "no"} == set(OPEN_ROUTES)
-    for path in QUIET_ROUTES:
-        assert f"`{path}`" in page("operating.md")
+    own = [route for route in ROUTES if not route.path.startswith("/v1")]
+    assert described == {route.path: "yes" if route.needs_key else "no" for route in own}
+    probes = re.search(r"Probes \((.*?)\) are logged at debug", page("operating.md"))
+    assert probes is not None
+    assert code_spans(probes[1]) == [route.path for route in own if route.quiet]
 
 
 # --- snippets in other languages

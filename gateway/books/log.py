@@ -17,9 +17,6 @@ import structlog
 
 from gateway.books.record import Record
 
-QUIET_ROUTES = frozenset({"/", "/health", "/ready", "/metrics"})
-"""What probes ask all day: logged at debug level."""
-
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _WARNED = frozenset({"upstream_error", "upstream_unreachable", "timeout", "cut", "overloaded", "gateway_error"})
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+*,-]+")
@@ -49,7 +46,7 @@ def _level(record: Record) -> str:
     """A warning where something failed that is not the client's doing."""
     if record.outcome in _WARNED:
         return "warning"
-    return "debug" if record.route in QUIET_ROUTES else "info"
+    return "debug" if record.quiet else "info"
 
 
 def _line_as_text(level: str, record: Record) -> str:

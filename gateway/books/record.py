@@ -39,8 +39,9 @@ class Record:
     """What becomes of one request, for its log line and the metrics.
 
     ``route`` is one of a fixed few. ``model`` is the client's name for it. ``turn`` says that the loop answers, not the
-    proxy. ``rounds`` counts upstream requests, ``tools`` has the name of each gateway tool run, ``upstream_ms`` is the
-    time from sending to the last byte, summed over rounds; token counts are None where upstream gave none.
+    proxy; ``quiet``, that its line is for debugging unless something failed. ``rounds`` counts upstream requests,
+    ``tools`` has the name of each gateway tool run, ``upstream_ms`` is the time from sending to the last byte, summed
+    over rounds; token counts are None where upstream gave none.
     ``answered``: the response head has gone to the client, ``status`` in it.
 
     ``answer_ends`` are the first and last bytes of a proxied answer, ``request`` the body where that may be needed:
@@ -50,6 +51,7 @@ class Record:
     route: str
     model: str = ""
     turn: bool = False
+    quiet: bool = False
     rounds: int = 0
     tools: list[str] = field(default_factory=list)
     upstream_ms: float = 0.0

@@ -15,6 +15,7 @@ LEFTOVER_S = 0.25
 EVENT_STREAM_TYPE = b"text/event-stream; charset=utf-8"
 JSON_TYPE = b"application/json"
 
+_OF_OWN_QUESTIONS = frozenset({b"authorization", b"x-api-key", b"accept-encoding"})
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 
 
@@ -27,6 +28,11 @@ def asking_headers(exchange: Exchange, settings: Settings, *, identity: bool = T
         gateway_keys=bool(settings.api_keys),
         identity=identity,
     )
+
+
+def own_headers(exchange: Exchange, settings: Settings) -> Headers:
+    """For a question of the gateway's own: with the credentials that the client's request would have."""
+    return [field for field in asking_headers(exchange, settings) if field[0] in _OF_OWN_QUESTIONS]
 
 
 def expect_readable(response: Response, *, stream: bool) -> None:

@@ -4,12 +4,17 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.books.ledger import Ledger
 from gateway.books.metrics import Metrics
 from gateway.books.record import Record
+from gateway.handling.turnstile import Turnstile
+from gateway.model_server.dialect import UpstreamDialect
+from gateway.model_server.windows import ModelRules
 from gateway.settings import Settings
 from gateway.tools.base import SearchTool
 from gateway.turn import TurnRules
 from gateway.upstream import Upstream
+from gateway.wire.rewrite import ModelMap
 
 
 @dataclass(slots=True)
@@ -18,8 +23,7 @@ class Exchange:
 
     ``body`` is what goes upstream: the client's, or with the model map and the token cap applied. ``client_model`` is
     set only where the map changed the name: the name the answer must carry. ``target`` is the origin-form with query.
-    ``record`` is filled on the way and logged once by the app. Where ``send`` does
-    more than the server's own does, that is ``server_send``: see :mod:`gateway.server.direct`.
+    ``record`` is filled on the way and logged once by the app.
 
     The app watches ``receive`` itself: when the client goes, the task that serves the exchange is cancelled, so a
     handler only has to let go of what it holds (``finally``) and leaves ``record.outcome`` alone.
@@ -32,7 +36,6 @@ class Exchange:
     target: str
     record: Record
     client_model: str | None = None
-    server_send: Send | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +47,15 @@ class Services:
     web_search: SearchTool
     rules: TurnRules
     metrics: Metrics
+    ledger: Ledger
+    names: ModelMap
+    model_rules: ModelRules
+    dialect: UpstreamDialect
+    turnstile: Turnstile
+    proxied: ModelMap
+    """The paths that pass on, as names of a map."""
+
+    async def aclose(self) -> None:
+        """Close what reaches out."""
+        await self.web_search.aclose()
+        await self.upstream.aclose()

@@ -3,12 +3,12 @@
 from time import perf_counter
 from typing import Final
 
+from gateway.asgi import direct_of
 from gateway.books.record import Record, outcome_of
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.handling.ask import asking_headers
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.refuse import broken_off
-from gateway.server.direct import sink_of, write_whole
 from gateway.upstream import Response
 from gateway.wire.headers import Headers, header, response_headers, without_length
 from gateway.wire.rewrite import NameInStream, name_in_message
@@ -66,7 +66,8 @@ async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) 
     """Answer with a body that is here whole."""
     exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
     _note(exchange.record, status)
-    if not (body and write_whole(exchange.send, status, headers, body)):
+    direct = direct_of(exchange.scope)
+    if not (body and direct is not None and direct.write_whole(status, headers, body)):
         await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "http.response.body", "body": body})
 
@@ -74,7 +75,7 @@ async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) 
 async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
     _note(exchange.record, response.status)
     await exchange.send({"type": "http.response.start", "status": response.status, "headers": headers})
-    send, ends = exchange.send, _Ends()
+    send, direct, ends = exchange.send, direct_of(exchange.scope), _Ends()
     more = True
     try:
         while more:
@@ -87,8 +88,8 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
                 chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
             if chunk or not more:
                 await send({"type": "http.response.body", "body": chunk, "more_body": more})
-            if more and response.sink is None and (naming is None or naming.done):
-                response.sink = sink_of(send, ends.take)  # a stream: most answers are here whole with their first piece
+            if more and direct is not None and response.sink is None and (naming is None or naming.done):
+                response.sink = direct.sink(ends.take)  # a stream: most answers are here whole with their first piece
     except UpstreamError as error:
         exchange.record.outcome = broken_off(error)
     finally:

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 from time import perf_counter
 
+from gateway.asgi import direct_of
 from gateway.handling.answer import Answer, JsonAnswer, Refused, StreamAnswer, see_through
 from gateway.handling.ask import EVENT_STREAM_TYPE, JSON_TYPE, asking_headers, expect_readable, read_leftover, with_type
 from gateway.handling.exchange import Exchange, Services
-from gateway.server.direct import sink_of
 from gateway.turn import Call, Out, Rounds
 from gateway.turn.tool import SearchOutcome
 from gateway.upstream import Response
@@ -95,7 +95,7 @@ class _Run:
     async def _read_stream(self, response: Response) -> None:
         rounds, turn, send = self._rounds, self._rounds.turn, self._answer.send
         reader = SSEReader(self._settings.max_event_bytes)
-        passes = self._passes(reader)
+        direct, passes = direct_of(self._exchange.scope), self._passes(reader)
         while not turn.round_done:
             chunk = await response.read_chunk()
             if not chunk:
@@ -106,8 +106,8 @@ class _Run:
             finally:
                 if out:  # what came before an event that cannot be used is not lost
                     await send(out)
-            if response.sink is None:  # not before: the head goes with the first events
-                response.sink = sink_of(self._exchange.server_send, passes)
+            if direct is not None and response.sink is None:  # not before: the head goes with the first events
+                response.sink = direct.sink(passes)
 
     def _passes(self, reader: SSEReader) -> Callable[[bytes], bool]:
         """What takes a piece that is one event and needs no change, and says whether it was that."""

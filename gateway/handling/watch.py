@@ -42,19 +42,23 @@ class Watched:
 class Watch:
     """Watches the clients of all requests that take longer than ``GRACE_S``; one timer for all of them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop  # to ask for it costs a system call each time
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one that it watches in, asked for once: that costs a system call each time."""
         self._new: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, receive: Receive, record: Record) -> Watched:
         """Watch for the current task from now on; its request has been read whole."""
-        task = asyncio.current_task(self._loop)
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         watched = Watched(receive, record, task)
         self._new.add(watched)
         if self._timer is None:
-            self._timer = self._loop.call_later(GRACE_S, self._look)
+            self._timer = loop.call_later(GRACE_S, self._look, loop)
         return watched
 
     def end(self, watched: Watched) -> None:
@@ -62,8 +66,8 @@ class Watch:
         self._new.discard(watched)
         watched.stop()
 
-    def _look(self) -> None:
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         for watched in self._new:
-            watched.start(self._loop)
+            watched.start(loop)
         self._new.clear()

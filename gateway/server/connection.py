@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.app import STOPPING
-from gateway.server.direct import HeadWithBody
+from gateway.asgi import DIRECT, STOPPING
+from gateway.server.direct import DirectAnswer, HeadWithBody
 from gateway.server.strict import StrictProtocol
 
 LINGER_S = 1.0
@@ -19,8 +19,9 @@ nothing else would ever end either."""
 
 
 class ClientConnection(StrictProtocol):
-    """On it a small answer is one write. In ``app_state`` stands whether the server is being stopped."""
+    """It offers the application a short way to the client; ``app_state`` says whether the server is being stopped."""
 
+    transport: HeadWithBody
     _stalled: asyncio.TimerHandle | None = None
     """Runs while the client takes nothing."""
     _silent: asyncio.TimerHandle | None = None
@@ -92,12 +93,17 @@ class ClientConnection(StrictProtocol):
             self.cycle.keep_alive = False
 
     def on_headers_complete(self) -> None:
-        cycle = self.cycle
+        before = self.cycle
         super().on_headers_complete()
-        if cycle is not None and not cycle.response_complete and cycle is not self.cycle:
-            self._earlier = [*(one for one in self._earlier if not one.response_complete), cycle]
-        if STOPPING in self.app_state and self.cycle is not None:
-            self.cycle.keep_alive = False
+        cycle = self.cycle
+        if cycle is before:
+            return  # the head is read again, without a wish that it had
+        direct = DirectAnswer(cycle, self.transport)
+        cycle.scope["extensions"] = {DIRECT: direct}  # type: ignore[dict-item]  # ASGI has dicts there
+        if before is not None and not before.response_complete:
+            self._earlier = [*(one for one in self._earlier if not one.response_complete), before]
+        if STOPPING in self.app_state:
+            cycle.keep_alive = False
 
     def _is_idle(self) -> bool:
         """Whether no request is being answered; one may be coming."""

@@ -8,64 +8,59 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from gateway.asgi import Sink
 from gateway.wire.headers import Headers, header
 
 
-def write_whole(send: Send, status: int, headers: Headers, body: bytes) -> bool:
-    """Write an answer that is here whole past ``send``, which would write the same bytes; False where it is for that.
+class DirectAnswer:
+    """:class:`gateway.asgi.Direct` for the answer to one request: writes what uvicorn's ``send`` would."""
 
-    ``headers`` are those that upstream's parser let through, without the hop's own: they hold nothing that could end
-    a line. Only uvicorn's ``send`` can be gone past, while nothing waits on the way to the client.
-    """
-    cycle = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or cycle.disconnected or cycle.flow.write_paused:
-        return False
-    if not cycle.keep_alive or cycle.default_headers or cycle.access_log:
-        return False
-    if cycle.scope["method"] == "HEAD" or status in (204, 304):
-        return False
-    lines = [*map(b": ".join, headers)]
-    length = header(headers, b"content-length")
-    if length is None:
-        lines.append(b"transfer-encoding: chunked")
-        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    elif length != b"%d" % len(body):
-        return False
-    head = b"\r\n".join(lines)
-    _beneath(cycle).write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], head, body))
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
+    __slots__ = ("_cycle", "_transport")
 
+    def __init__(self, cycle: RequestResponseCycle, transport: "HeadWithBody") -> None:
+        self._cycle = cycle
+        self._transport = transport
 
-def sink_of(send: Send | None, takes: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
-    """What writes a piece of the body past ``send``, which would write the same bytes, and says whether it did.
-
-    It does where nothing waits on the way to the client, and ``takes`` says yes to the piece; else it is for ``send``.
-    The answer's head has been sent, the last of its body has not. None but for uvicorn's ``send`` and a chunked body.
-    """
-    cycle = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
-        return None
-    flow, write = cycle.flow, _beneath(cycle).write
-
-    def sink(data: bytes) -> bool:
-        if flow.write_paused or cycle.disconnected or not takes(data):
+    def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write the whole answer, unless something waits on the way, or only ``send`` knows how to write it."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.flow.write_paused:
             return False
-        write(b"%x\r\n%b\r\n" % (len(data), data))
+        if not cycle.keep_alive or cycle.default_headers or cycle.access_log:
+            return False
+        if cycle.scope["method"] == "HEAD" or status in (204, 304):
+            return False
+        lines = [*map(b": ".join, headers)]
+        length = header(headers, b"content-length")
+        if length is None:
+            lines.append(b"transfer-encoding: chunked")
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        elif length != b"%d" % len(body):
+            return False
+        head = b"\r\n".join(lines)
+        self._transport.beneath.write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], head, body))
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        cycle.on_response()
         return True
 
-    return sink
+    def sink(self, takes: Callable[[bytes], bool]) -> Sink | None:
+        """Write pieces as chunks, each unless something waits on the way."""
+        cycle = self._cycle
+        if not cycle.chunked_encoding:
+            return None
+        flow, write = cycle.flow, self._transport.beneath.write
 
+        def sink(data: bytes) -> bool:
+            if flow.write_paused or cycle.disconnected or not takes(data):
+                return False
+            write(b"%x\r\n%b\r\n" % (len(data), data))
+            return True
 
-def _beneath(cycle: RequestResponseCycle) -> asyncio.Transport:
-    transport = cycle.transport
-    return transport.beneath if isinstance(transport, HeadWithBody) else transport
+        return sink
 
 
 class HeadWithBody(asyncio.Transport):

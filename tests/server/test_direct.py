@@ -1,16 +1,23 @@
-"""A stream written past ``send`` is the stream that ``send`` would have written."""
+"""What is written past ``send`` is what ``send`` would have written, to the byte."""
 
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.server.direct import sink_of, write_whole
+from gateway.app import Gateway
+from gateway.asgi import DIRECT, Direct, direct_of
+from gateway.server.direct import DirectAnswer, HeadWithBody
+from gateway.server.serve import loopback
 from gateway.settings import Settings
+from gateway.wire.headers import Headers
 from tests.support.gateway import running_gateway
 from tests.support.playbook import QUESTION, SEARCH
 from tests.support.raw import post, raw_client
@@ -31,12 +38,6 @@ from tests.support.upstream import (
 pytestmark = pytest.mark.anyio
 
 EVENTS = sse(text(*(f"word {number} " for number in range(50))))
-
-
-async def test_only_uvicorns_send_has_a_sink() -> None:
-    async def send(message: Any) -> None: ...
-
-    assert sink_of(send, bool) is None
 
 
 @pytest.mark.parametrize("model_map", [{}, {"m": "qwen3"}], ids=["its model", "a mapped model"])
@@ -106,22 +107,68 @@ ASKED = {
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
-async def test_a_whole_answer_is_what_send_would_have_written(
-    whole: Scripted, asked: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_whole_answer_is_what_send_would_have_written(whole: Scripted, asked: bytes) -> None:
     """Two such requests, one behind the other in one write, and one that ends the connection."""
     answers = []
-    for past_send in (True, False):
-        if not past_send:
-            monkeypatch.setattr("gateway.handling.proxy.write_whole", lambda *_: False)
+    for direct in (True, False):
         async with (
             ScriptedUpstream(whole, whole, whole) as upstream,
-            running_gateway(Settings(upstream=upstream.origin)) as gateway,
-            raw_client(gateway.port) as client,
+            _serving(Settings(upstream=upstream.origin), direct=direct) as port,
+            raw_client(port) as client,
         ):
             await client.send(asked * 2 + post(b"{}", "/v1/messages", "Connection: close"))
             answers.append(await client.rest())
     assert answers[0] == answers[1]
+
+
+@asynccontextmanager
+async def _serving(settings: Settings, *, direct: bool) -> AsyncIterator[int]:
+    """A gateway under its server, or under one that has a short way for pieces alone; yields its port."""
+    gateway = Gateway(settings)
+
+    async def for_pieces(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "extensions": {DIRECT: _ForPieces(scope["extensions"][DIRECT])}}
+        await gateway(scope, receive, send)
+
+    async with loopback(gateway if direct else for_pieces) as url:
+        yield int(url.rpartition(":")[2])
+
+
+class _ForPieces:
+    def __init__(self, direct: Direct) -> None:
+        self.sink = direct.sink
+
+    def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("extensions", [{}, {"extensions": {}}, {"extensions": {"http.response.push": {}}}], ids=str)
+def test_another_server_has_no_short_way(extensions: Scope) -> None:
+    assert direct_of({"type": "http", **extensions}) is None
+
+
+async def test_each_request_has_its_own() -> None:
+    """The later ones wait behind the first, whose answer the first's way writes."""
+    offered = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            for step in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{step}.complete"})
+            return
+        direct = scope["extensions"][DIRECT]
+        offered.append(direct)
+        await asyncio.sleep(0.01)
+        assert direct.write_whole(200, [(b"content-length", b"1")], scope["path"][1:].encode())
+
+    async with loopback(application) as url, raw_client(int(url.rpartition(":")[2])) as client:
+        await client.send(b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(3)))
+        for number in range(3):
+            assert await client.head() == b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"
+            assert await client.until(b"%d" % number) == b"%d" % number
+    assert len(set(map(id, offered))) == 3
 
 
 async def test_a_small_answer_is_written_past_send(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +207,7 @@ async def test_what_the_client_is_slow_to_read_waits_its_turn(tools: list[Any]) 
         {"default_headers": [(b"server", b"uvicorn")]},
         {"keep_alive": False},
         {"disconnected": True},
+        {"write_paused": True},  # send waits until the client has taken what is there
         {"status": 204},
         {"status": 304},
         {"method": "HEAD"},
@@ -169,10 +217,13 @@ async def test_what_the_client_is_slow_to_read_waits_its_turn(tools: list[Any]) 
 )
 async def test_what_only_send_knows_to_write_is_for_send(state: dict[str, Any]) -> None:
     transport = _Transport()
+    flow = FlowControl(transport)
+    if state.get("write_paused"):
+        flow.pause_writing()
     cycle = RequestResponseCycle(
         scope={"method": state.get("method", "POST")},  # type: ignore[typeddict-item]  # all of it that is looked at
         transport=transport,
-        flow=FlowControl(transport),
+        flow=flow,
         logger=logging.getLogger(),
         access_logger=logging.getLogger(),
         access_log=state.get("access_log", False),
@@ -183,8 +234,9 @@ async def test_what_only_send_knows_to_write_is_for_send(state: dict[str, Any]) 
         on_response=lambda: None,
     )
     cycle.disconnected = state.get("disconnected", False)
+    direct = DirectAnswer(cycle, HeadWithBody(asyncio.get_running_loop(), transport))
     headers = [(b"content-length", state.get("length", b"2"))]
-    assert not write_whole(cycle.send, state.get("status", 200), headers, b"{}")  # type: ignore[arg-type]  # of any server
+    assert not direct.write_whole(state.get("status", 200), headers, b"{}")
     assert transport.written == b""
     assert not cycle.response_started
 

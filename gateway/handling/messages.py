@@ -1,0 +1,67 @@
+"""``/v1/messages`` and ``count_tokens``: which of the ways a request takes, and what is changed of it before."""
+
+from gateway.books.record import model_of
+from gateway.handling.ask import own_headers
+from gateway.handling.classify import TokenRequest, classify
+from gateway.handling.exchange import Exchange, Services
+from gateway.handling.proxy import proxy
+from gateway.handling.refuse import noting
+from gateway.handling.run_tokens import run_token_request
+from gateway.handling.run_turn import run_turn
+from gateway.tokens import Dialect
+from gateway.turn import MessagesRounds, Rounds, TokenRounds, Turn, translate_count
+
+
+async def messages(exchange: Exchange, services: Services) -> None:
+    """Answer by a turn, with tokens, by both, or by what upstream answers."""
+    await _apply_rules(exchange, services)
+    turn, tokens = classify(exchange.body, services.rules, exchange.client_model)
+    if turn is not None:
+        await _turn(exchange, services, turn, tokens)
+    elif tokens is not None:
+        await _tokens(exchange, services, tokens)
+    else:
+        await proxy(exchange, services)
+
+
+async def count_tokens(exchange: Exchange, services: Services) -> None:
+    """Pass a count on, of what upstream would be asked."""
+    await _apply_rules(exchange, services)
+    exchange.body = translate_count(exchange.body, services.rules) or exchange.body
+    await proxy(exchange, services)
+
+
+async def _apply_rules(exchange: Exchange, services: Services) -> None:
+    if services.model_rules.in_force:
+        headers = own_headers(exchange, services.settings)
+        exchange.body, exchange.client_model = await services.model_rules.apply(exchange.body, headers)
+
+
+async def _turn(exchange: Exchange, services: Services, turn: Turn, tokens: TokenRequest | None) -> None:
+    _note(exchange)
+    with services.turnstile:
+        exchange.record.turn = True
+        rounds: Rounds = MessagesRounds(turn, exchange.target)
+        if tokens is not None:
+            rounds = TokenRounds(turn, tokens.fields, await _dialect(exchange, services), exchange.target)
+        await run_turn(rounds, exchange, services)
+
+
+async def _tokens(exchange: Exchange, services: Services, tokens: TokenRequest) -> None:
+    if await _dialect(exchange, services) == "lmdeploy":
+        await proxy(exchange, services)  # it speaks the fields itself
+        return
+    _note(exchange)
+    with services.turnstile:
+        await run_token_request(tokens, exchange, services)
+
+
+async def _dialect(exchange: Exchange, services: Services) -> Dialect:
+    return await services.dialect.find(own_headers(exchange, services.settings))
+
+
+def _note(exchange: Exchange) -> None:
+    """For the record: an answer that the gateway makes itself."""
+    record = exchange.record
+    record.model = exchange.client_model or model_of(exchange.body)
+    exchange.send = noting(record, exchange.send)

@@ -1,0 +1,43 @@
+"""``/v1/models``: for a client that asks as Anthropic's do, the list in their shape; else upstream's as it is."""
+
+import json
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+from urllib.parse import parse_qsl
+
+from gateway.handling.ask import own_headers
+from gateway.handling.exchange import Exchange, Services
+from gateway.handling.proxy import proxy
+from gateway.handling.refuse import JSON, send_whole
+from gateway.model_server.models import ServedModel, ask, client_models, find_model, model_page, read_list
+from gateway.wire.headers import header, response_headers
+
+
+async def models(exchange: Exchange, services: Services) -> None:
+    """The list, or a page of it."""
+    if wants_anthropic(exchange):
+        query = dict(parse_qsl(exchange.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        await _answer(exchange, services, lambda served: model_page(served, query))
+    else:
+        await proxy(exchange, services)
+
+
+async def one_model(exchange: Exchange, services: Services, model_id: str) -> None:
+    """One of the list, in Anthropic's shape."""
+    await _answer(exchange, services, lambda served: find_model(served, model_id))
+
+
+def wants_anthropic(exchange: Exchange) -> bool:
+    """Whether the client is one of Anthropic's API."""
+    return header(exchange.scope["headers"], b"anthropic-version") is not None
+
+
+async def _answer(exchange: Exchange, services: Services, view: Callable[[list[ServedModel]], dict[str, Any]]) -> None:
+    sent = perf_counter()
+    status, headers, body = await ask(services.upstream, own_headers(exchange, services.settings))
+    exchange.record.rounds, exchange.record.upstream_ms = 1, (perf_counter() - sent) * 1000
+    if status == 200:
+        body = json.dumps(view(client_models(read_list(body), services.names))).encode()
+        headers = JSON
+    await send_whole(exchange.send, status, response_headers(headers), body)
