@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from gateway.tools.web_search.text import clean, render
-from gateway.turn.ownership import WEB_SEARCH, WEB_SEARCH_FUNCTION
-from gateway.turn.tool import SearchOutcome, SearchResult
+from gateway.turn.web_search import FUNCTION, WEB_SEARCH, SearchOutcome, SearchResult
 
 HERE = Path(__file__).parent
 RESULT_MAX_CHARS = 20_000
@@ -77,5 +76,5 @@ def _scripted(script: dict[str, Any], entry: dict[str, Any]) -> Scripted:
 
 
 def _tool(script: dict[str, Any], name: str) -> dict[str, Any]:
-    tool: dict[str, Any] = WEB_SEARCH_FUNCTION if name == WEB_SEARCH else script["tools"][name]
+    tool: dict[str, Any] = FUNCTION if name == WEB_SEARCH else script["tools"][name]
     return tool

@@ -23,7 +23,7 @@ from gateway.server.serve import loopback
 from gateway.settings import Settings
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import WebSearch
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 from recorder import serve_cassettes
 
 CASSETTE = Path(__file__).parents[1] / "cassettes" / "tokens" / "rollout.yaml"
@@ -123,7 +123,7 @@ async def played() -> AsyncIterator[str]:
     tool = WebSearch(CannedSearch(default=[FOUND]), timeout_s=60, concurrency=1, max_results=8, result_max_chars=20_000)
     async with serve_cassettes([CASSETTE]) as upstream:
         settings = Settings(upstream=upstream.origin, log_level="error")
-        async with loopback(Gateway(settings, search=tool)) as gateway:
+        async with loopback(Gateway(settings, runners={"web_search": tool})) as gateway:
             yield gateway
 
 

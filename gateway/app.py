@@ -5,6 +5,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 
 import structlog
@@ -29,9 +30,9 @@ from gateway.model_server.dialect import UpstreamDialect
 from gateway.model_server.windows import ModelRules, Windows
 from gateway.routes import BY_PATH, MESSAGES, ROUTES, Handler
 from gateway.settings import Settings
-from gateway.tools.base import SearchTool
-from gateway.tools.web_search import make_search
-from gateway.turn import Sealer, TurnRules
+from gateway.tools.runner import AnyRunner
+from gateway.tools.runners import make_runners
+from gateway.turn import KINDS, Kinds, Sealer, TurnRules
 from gateway.upstream import Upstream
 from gateway.wire.rewrite import ModelMap
 
@@ -42,15 +43,20 @@ _RAW_MESSAGES = MESSAGES.path.encode()
 
 
 class Gateway:
-    """The application. ``search`` is used in place of the tool that the settings describe, and closed at the end.
+    """The application.
+
+    ``kinds`` are the tools it has. ``runners``, by the name of their kind, are used in place of those that the settings
+    describe, and closed at the end.
 
     Raises :class:`gateway.errors.SettingsError` for settings that it cannot start with.
     """
 
-    def __init__(self, settings: Settings, *, search: SearchTool | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, kinds: Kinds = KINDS, runners: Mapping[str, AnyRunner] | None = None
+    ) -> None:
         self._settings = settings
         self._keys = Keys(settings.api_keys)
-        self._services = _services(settings, search or make_search(settings))
+        self._services = _services(settings, kinds, make_runners(settings, runners or {}))
         self._ledger = self._services.ledger
         self._watch = Watch()
         routes = [StarletteRoute(row.path, _Attended(self, row.handler), methods=[row.method]) for row in ROUTES]
@@ -145,7 +151,7 @@ class _Attended:
         await self._gateway.attend(self._handler, scope, receive, send, scope["record"])
 
 
-def _services(settings: Settings, search: SearchTool) -> Services:
+def _services(settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner]) -> Services:
     metrics = Metrics()
     upstream = Upstream(
         settings.upstream,
@@ -158,12 +164,13 @@ def _services(settings: Settings, search: SearchTool) -> Services:
     return Services(
         settings=settings,
         upstream=upstream,
-        web_search=search,
+        runners=runners,
         rules=TurnRules(
             sealer=Sealer(seal_keys),
             aliases=settings.tool_aliases,
             max_rounds=settings.max_rounds,
             max_retained_bytes=settings.max_turn_bytes,
+            kinds=kinds,
         ),
         metrics=metrics,
         ledger=Ledger(metrics, RequestLog(settings.log_level, settings.log_format)),

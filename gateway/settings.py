@@ -25,8 +25,6 @@ from pydantic_settings import (
 from gateway.errors import SettingsError
 
 ENV_PREFIX = "GATEWAY_"
-GATEWAY_TOOLS = ("web_search",)
-"""What an alias can stand for."""
 
 DEFAULT_PROXY_PATHS = (
     "/v1/messages/*",
@@ -93,9 +91,11 @@ def _some(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
 
 
 def _aliases(value: dict[str, str]) -> dict[str, str]:
+    from gateway.turn.kinds import KINDS  # the core takes longer to load than a command line that names no tool
+
     for name, tool in value.items():
-        if tool not in GATEWAY_TOOLS:
-            raise ValueError(f"{name}={tool}: the gateway has no tool {tool!r}; it has {', '.join(GATEWAY_TOOLS)}")
+        if tool not in KINDS.functions:
+            raise ValueError(f"{name}={tool}: the gateway has no tool {tool!r}; it has {', '.join(KINDS.functions)}")
     return value
 
 

@@ -30,7 +30,7 @@ from gateway.settings import Settings, variable
 from gateway.tools.base import SearchBackend
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import make_backend, make_search
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 from recorder.cli import main as recorder_cli
 from tests.support import vllm
 from tests.support.gateway import running_gateway

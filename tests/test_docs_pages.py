@@ -23,7 +23,7 @@ from gateway.commands.vllm import family_of
 from gateway.routes import ROUTES
 from gateway.settings import ENV_PREFIX, REPEATABLE, SECRETS, Settings, flag, load, variable
 from gateway.tools.base import Cause
-from gateway.turn.sentences import ERROR_SENTENCES
+from gateway.turn.web_search import ERROR_SENTENCES
 from tests.support.messages import sentences
 from tests.support.pages import PAGES, ROOT, Fence, all_fences, code_spans
 from tests.support.programs import free_port

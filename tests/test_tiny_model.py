@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gateway.turn.sentences import ERROR_SENTENCES, NO_RESULTS, NO_SEARCH_LEFT
+from gateway.turn.web_search import ERROR_SENTENCES, NO_RESULTS, NO_SEARCH_LEFT
 from tiny_model import world
 from tiny_model.conversations import Conversation, some_conversation
 from tiny_model.template import pieces

@@ -23,7 +23,7 @@ from gateway.settings import Settings
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import WebSearch
 from gateway.turn import Event, Fold, read_event
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult
+from gateway.turn.web_search import SearchCall, SearchOutcome, SearchResult
 from gateway.wire.sse import SSEReader
 from recorder.cassette import Cassette
 from recorder.player import Player, Seen
@@ -58,7 +58,7 @@ async def show(console: Console, speed: float) -> int:
         settings = Settings(upstream=origin(listener), log_level="error")
         async with (
             serving(upstream, listener, on_stop=upstream.stop),
-            loopback(Gateway(settings, search=search)) as gateway,
+            loopback(Gateway(settings, runners={"web_search": search})) as gateway,
         ):
             answer = await ask(gateway, request, report)
     if not answer.ended:

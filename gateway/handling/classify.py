@@ -34,7 +34,7 @@ def classify(body: bytes, rules: TurnRules, model: str | None = None) -> Asked:
     Raises :class:`~gateway.errors.InvalidRequest` for a token field that is unsound, and for what must be read and
     cannot.
     """
-    ours, in_tokens = look(body, rules.aliases)
+    ours, in_tokens = look(body, rules.kinds, rules.aliases)
     tokens = _read_tokens(body) if in_tokens else None
     request = read_ours(body, rules) if ours else None
     return Asked(None if request is None else Turn(request, model), tokens)

@@ -1,5 +1,6 @@
 """One client request on its way through the gateway, and the parts that serve it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
@@ -11,7 +12,7 @@ from gateway.handling.turnstile import Turnstile
 from gateway.model_server.dialect import UpstreamDialect
 from gateway.model_server.windows import ModelRules
 from gateway.settings import Settings
-from gateway.tools.base import SearchTool
+from gateway.tools.runner import AnyRunner
 from gateway.turn import TurnRules
 from gateway.upstream import Upstream
 from gateway.wire.rewrite import ModelMap
@@ -40,11 +41,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What lives as long as the server process."""
+    """What lives as long as the server process. ``runners`` are of the kinds of tool, by their names."""
 
     settings: Settings
     upstream: Upstream
-    web_search: SearchTool
+    runners: Mapping[str, AnyRunner]
     rules: TurnRules
     metrics: Metrics
     ledger: Ledger
@@ -57,5 +58,6 @@ class Services:
 
     async def aclose(self) -> None:
         """Close what reaches out."""
-        await self.web_search.aclose()
+        for runner in self.runners.values():
+            await runner.aclose()
         await self.upstream.aclose()

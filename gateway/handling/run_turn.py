@@ -12,8 +12,7 @@ from gateway.asgi import direct_of
 from gateway.handling.answer import Answer, JsonAnswer, Refused, StreamAnswer, see_through
 from gateway.handling.ask import EVENT_STREAM_TYPE, JSON_TYPE, asking_headers, expect_readable, read_leftover, with_type
 from gateway.handling.exchange import Exchange, Services
-from gateway.turn import Call, Out, Rounds
-from gateway.turn.tool import SearchOutcome
+from gateway.turn import Call, Out, Outcome, Rounds
 from gateway.upstream import Response
 from gateway.wire.headers import response_headers
 from gateway.wire.sse import SSEReader
@@ -81,7 +80,7 @@ class _Run:
         if response.status != 200:
             await self._not_ok(response)
         expect_readable(response, stream=rounds.streams)
-        if rounds.turn.rounds == 0:
+        if rounds.turn.rounds_ended == 0:
             await self._begin(response)
         await (self._read_stream(response) if rounds.streams else self._read_json(response))
 
@@ -154,13 +153,12 @@ class _Run:
             for task in tasks:
                 task.cancel()
 
-    async def _run_call(self, call: Call) -> SearchOutcome:
-        if call.search is None:
-            assert call.refused is not None
-            return call.refused
-        self._exchange.record.tools.append("web_search")
-        outcome = await self._services.web_search.run(call.search)
-        self._services.metrics.tool_call("web_search", outcome.error)
+    async def _run_call(self, call: Call) -> Outcome:
+        if call.settled is not None:
+            return call.settled
+        self._exchange.record.tools.append(call.kind)
+        outcome = await self._services.runners[call.kind].run(call.job)
+        self._services.metrics.tool_call(call.kind, outcome.error)
         return outcome
 
     async def _not_ok(self, response: Response) -> None:

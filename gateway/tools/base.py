@@ -1,21 +1,11 @@
-"""What the loop needs from a search tool, what the tool needs from a backend, and how a search can fail."""
+"""What the web search tool needs from a backend, and how a search can fail."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from gateway.errors import MessagesGatewayError
-from gateway.turn.tool import ErrorCode, SearchCall, SearchOutcome, SearchResult, UserLocation
-
-
-class SearchTool(Protocol):
-    """What the loop runs: :class:`gateway.tools.web_search.WebSearch`, or a stand-in."""
-
-    async def run(self, call: SearchCall) -> SearchOutcome:
-        """Run one search. Raises nothing but cancellation: a failure is an outcome with ``error`` set."""
-
-    async def aclose(self) -> None:
-        """Cancel what still runs and close connections."""
+from gateway.turn.web_search import ErrorCode, SearchOutcome, SearchResult, UserLocation
 
 
 @dataclass(frozen=True, slots=True)

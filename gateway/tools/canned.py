@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gateway.tools.base import SearchQuery
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 
 class CannedSearch:

@@ -2,22 +2,26 @@
 
 from gateway.turn import jsonvalue
 from gateway.turn.fold import Fold
+from gateway.turn.kind import Call, Outcome
+from gateway.turn.kinds import KINDS, Kinds
 from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
 from gateway.turn.presentation import Out
 from gateway.turn.probe import Holds, look
 from gateway.turn.request import TurnRequest, TurnRules, read_ours, read_request, translate_count
 from gateway.turn.rounds import MessagesRounds, Rounds, TokenRounds
 from gateway.turn.seal import Sealer
-from gateway.turn.search import Call
 from gateway.turn.turn import Turn
 
 __all__ = [
+    "KINDS",
     "Call",
     "Event",
     "Fold",
     "Holds",
+    "Kinds",
     "MessagesRounds",
     "Out",
+    "Outcome",
     "Rounds",
     "Sealer",
     "TokenRounds",

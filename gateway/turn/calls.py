@@ -1,4 +1,4 @@
-"""Views of calls to the gateway's own tools: one that shows nothing, and one that shows a ``server_tool_use`` block."""
+"""Views of calls to the gateway's own tools: one that shows nothing, and one that shows the block of its kind."""
 
 from bisect import bisect_left
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import jiter
 
 from gateway.turn import jsonvalue
+from gateway.turn.kind import AnyTool
 from gateway.turn.lifecycle import Event
 from gateway.turn.presentation import Cursor, Out, View, size_of
 from gateway.turn.riding import PLAIN_DELTA
 
 LIVE_CHARS = 4096
 """Up to here each piece of the arguments is shown as it comes. It is read together with all before it, so that of
-longer ones, which no search needs, pieces wait for an eighth of what there is: the work stays in proportion."""
+longer ones, which hardly a tool needs, pieces wait for an eighth of what there is: the work stays in proportion."""
 
 
 class CallView(View):
@@ -22,9 +23,12 @@ class CallView(View):
     """
 
     hidden = True
+    call_id: str | None = None
+    """The client's id of the call, None where the client does not see it."""
 
-    def __init__(self, start: Event, cursor: Cursor) -> None:
+    def __init__(self, start: Event, cursor: Cursor, tool: AnyTool) -> None:
         super().__init__(start, cursor)
+        self.tool = tool
         self.id: str = start["id"]
         self.name: str = start["name"]
         self._live = ""
@@ -100,18 +104,17 @@ class CallView(View):
         """Make a live piece visible: a hidden call shows none."""
 
 
-class ServerCallView(CallView):
-    """A call to a gateway tool, native: a ``server_tool_use`` block whose arguments stream as they come."""
+class NativeCallView(CallView):
+    """A call to a gateway tool, native: the block of its kind, whose arguments stream as they come."""
 
     hidden = False
 
-    def __init__(self, start: Event, cursor: Cursor, server_id: str) -> None:
-        super().__init__(start, cursor)
-        self.server_id = server_id
+    def __init__(self, start: Event, cursor: Cursor, tool: AnyTool, call_id: str) -> None:
+        super().__init__(start, cursor, tool)
+        self.call_id: str = call_id
 
     def open(self, out: Out) -> None:
-        block = {"type": "server_tool_use", "id": self.server_id, "name": self.name, "input": {}}
-        self._index = self._cursor.open(block, out)
+        self._index = self._cursor.open(self.tool.call_block(self.call_id), out)
         super().open(out)
         self._show_waiting(out)
 

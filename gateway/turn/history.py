@@ -1,12 +1,12 @@
 """History: what came back from the client becomes what upstream knows.
 
-Source: "Coming back" in Anthropic's server tools, as the contract words it. A native pair (``server_tool_use``,
-``web_search_tool_result``) becomes the very ``tool_use`` / ``tool_result`` pair the model saw; one merged assistant
-message is split back into its rounds, each followed by a user message with its results; thinking that was ``<think>``
-text becomes that text again. Every other block and message goes on as it is, where it stands.
+Source: Anthropic's server tools, whose calls and results come back in the message they were in. A native call and its
+result become the very ``tool_use`` / ``tool_result`` pair the model saw; one merged assistant message is split back
+into its rounds, each followed by a user message with its results; thinking that was ``<think>`` text becomes that text
+again. Every other block and message goes on as it is, where it stands.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,16 +14,19 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
-from gateway.turn.returned import CALL, RESULT, Block, ReturnedRound, is_ours, split
+from gateway.turn.kind import Block
+from gateway.turn.kinds import Kinds
+from gateway.turn.returned import ReturnedRound, is_ours, split
 from gateway.turn.seal import Sealer
 
 
 @dataclass(frozen=True, slots=True)
 class LateCall:
-    """A native call that came back without its result, to be run before the first round."""
+    """A native call of the function ``name`` that came back without its result, to be run before the first round."""
 
-    server_id: str
+    call_id: str
     upstream_id: str
+    name: str
     input: dict[str, Any]
 
 
@@ -46,13 +49,14 @@ class History:
 
     ``messages`` are JSON values, one a message; ``ids`` are the client's ids of its native calls. ``answered``: the
     request ends in an assistant message with results, so this goes on with a turn. ``late``: a message is missing until
-    its late calls have been run.
+    its late calls have been run. ``translated``: a block of ours was in it.
     """
 
     messages: list[bytes] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     answered: bool = False
     late: LateAnswer | None = None
+    translated: bool = False
 
     @property
     def late_calls(self) -> list[LateCall]:
@@ -68,11 +72,12 @@ class History:
         self.messages.insert(self.late.place, _message("user", [*content, *self.late.rest], self.late.source))
 
 
-def translate(messages: bytes, sealer: Sealer, *, run_late: bool) -> History:
+def translate(messages: bytes, kinds: Kinds, sealer: Sealer, *, run_late: Collection[str]) -> History:
     """Translate the value of ``messages``.
 
-    With ``run_late`` (a typed tool is declared, and there is a turn to run it in) a call without a result whose round
-    the request's end answers is left to be run; otherwise its result is the sentence for ``unavailable``.
+    A call without a result whose round the request's end answers is left to be run where its function is one of
+    ``run_late`` (the native tools that are declared, in a request that is a turn); otherwise its result is the sentence
+    that its kind has for that.
     Raises :class:`InvalidRequest` with the path of what cannot be read.
     """
     try:
@@ -80,9 +85,9 @@ def translate(messages: bytes, sealer: Sealer, *, run_late: bool) -> History:
         values: list[Any] = jsonvalue.read(messages)
     except (msgspec.MsgspecError, jsonvalue.Unreadable, RecursionError):
         raise InvalidRequest("messages: must be a list that can be read") from None
-    if not any(is_ours(block) for _, _, block in _blocks(values)):
+    if not any(is_ours(block, kinds) for _, _, block in _blocks(values)):
         return History([bytes(message) for message in raw])
-    return _Translation(values, raw, sealer, run_late).run()
+    return _Translation(values, raw, kinds, sealer, run_late).run()
 
 
 def _blocks(messages: list[Any]) -> Iterator[tuple[int, int, Any]]:
@@ -94,13 +99,18 @@ def _blocks(messages: list[Any]) -> Iterator[tuple[int, int, Any]]:
 
 
 class _Translation:
-    def __init__(self, values: list[Any], raw: list[msgspec.Raw], sealer: Sealer, run_late: bool) -> None:
+    def __init__(
+        self, values: list[Any], raw: list[msgspec.Raw], kinds: Kinds, sealer: Sealer, run_late: Collection[str]
+    ) -> None:
         self._values = values
         self._raw = raw
+        self._kinds = kinds
         self._run_late = run_late
-        self._out = History(ids=_checked_ids(values))
-        ours = {place for place, _, block in _blocks(values) if is_ours(block)}
-        self._rounds = {place: split(values[place]["content"], f"messages.{place}", sealer) for place in sorted(ours)}
+        self._out = History(ids=_checked_ids(values, kinds), translated=True)
+        ours = {place for place, _, block in _blocks(values) if is_ours(block, kinds)}
+        self._rounds = {
+            place: split(values[place]["content"], f"messages.{place}", kinds, sealer) for place in sorted(ours)
+        }
 
     def run(self) -> History:
         place = 0
@@ -110,9 +120,7 @@ class _Translation:
             else:
                 self._copy(place, place + 1)
                 place += 1
-        self._out.answered = any(
-            is_ours(block) and block["type"] == RESULT for _, _, block in _blocks(self._values[-1:])
-        )
+        self._out.answered = any(self._kinds.of_result(block) is not None for _, _, block in _blocks(self._values[-1:]))
         return self._out
 
     def _write_rounds(self, place: int) -> int:
@@ -138,14 +146,19 @@ class _Translation:
             return place
         self._copy(place, at)
         client = self._results_at(at, calls)
-        missing = last.native.keys() - last.results.keys()
-        late = self._run_late and missing and end == len(self._values) and client.keys() == calls != set()
+        missing = {
+            call
+            for call, native in last.native.items()
+            if call not in last.results and native.block["name"] in self._run_late
+        }
+        late = missing and end == len(self._values) and client.keys() == calls != set()
         results: list[Block | LateCall] = []
         for call in last.calls:
             if call not in last.native:
                 results += [client[call]] if call in client else []
             elif late and call in missing:
-                results.append(LateCall(call, last.native[call]["id"], last.native[call]["input"]))
+                block = last.native[call].block
+                results.append(LateCall(call, block["id"], block["name"], block["input"]))
             else:
                 results.append(last.result(call))
         placed = {id(block) for block in client.values()}
@@ -208,7 +221,7 @@ def _role(message: object) -> object:
     return message.get("role") if isinstance(message, dict) else None
 
 
-def _checked_ids(messages: list[Any]) -> set[str]:
+def _checked_ids(messages: list[Any], kinds: Kinds) -> set[str]:
     """The client's ids of all native calls. Raises :class:`InvalidRequest` for one that is none, or is used twice."""
     calls: set[str] = set()
     results: set[str] = set()
@@ -217,11 +230,10 @@ def _checked_ids(messages: list[Any]) -> set[str]:
         path = f"messages.{place}.content.{position}"
         if isinstance(block, dict) and block.get("type") == "tool_use":
             client_calls.append((f"{path}.id", block.get("id")))
-        elif is_ours(block):
-            if block["type"] == CALL:
-                _check_id(f"{path}.id", block.get("id"), calls)
-            elif block["type"] == RESULT:
-                _check_id(f"{path}.tool_use_id", block.get("tool_use_id"), results)
+        elif kinds.of_call(block) is not None:
+            _check_id(f"{path}.id", block.get("id"), calls)
+        elif kinds.of_result(block) is not None:
+            _check_id(f"{path}.tool_use_id", block.get("tool_use_id"), results)
     for path, value in client_calls:
         if isinstance(value, str) and value in calls:
             raise InvalidRequest(f"{path}: {value!r} is already used in this request")

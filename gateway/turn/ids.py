@@ -1,18 +1,18 @@
 """A native call's id, made so that the upstream's own id can be read back from it.
 
-Anthropic's ids match ``^srvtoolu_[a-zA-Z0-9_]+$``. ASCII letters and digits stand for themselves, any other byte is
-``_`` and two hex digits, so ``__`` never occurs and can set off the number of an id that came more than once.
+Anthropic's ids are a prefix (``srvtoolu_``, say) and what matches ``[a-zA-Z0-9_]+``. ASCII letters and digits stand for
+themselves, any other byte is ``_`` and two hex digits, so ``__`` never occurs and can set off the number of an id that
+came more than once.
 """
 
 import re
 
-PREFIX = "srvtoolu_"
 _BODY = re.compile(r"((?:[A-Za-z0-9]|_[0-9a-f]{2})+)(?:__[0-9]+)?")
 
 
-def server_id(upstream_id: str, taken: set[str]) -> str:
+def call_id(upstream_id: str, taken: set[str], prefix: str) -> str:
     """The client's id for the call that upstream named ``upstream_id`` (not empty), unlike any in ``taken``."""
-    written = PREFIX + "".join(
+    written = prefix + "".join(
         chr(byte) if byte < 128 and chr(byte).isalnum() else f"_{byte:02x}" for byte in upstream_id.encode("utf-8")
     )
     unique, number = written, 1
@@ -22,14 +22,14 @@ def server_id(upstream_id: str, taken: set[str]) -> str:
     return unique
 
 
-def upstream_id(server_id: str) -> str:
-    """The upstream's id that ``server_id`` was made from; an id not made here stands for itself."""
-    match = _BODY.fullmatch(server_id.removeprefix(PREFIX)) if server_id.startswith(PREFIX) else None
+def upstream_id(call_id: str, prefix: str) -> str:
+    """The upstream's id that ``call_id`` was made from; an id not made here stands for itself."""
+    match = _BODY.fullmatch(call_id.removeprefix(prefix)) if call_id.startswith(prefix) else None
     if match is None:
-        return server_id
+        return call_id
     escaped = match[1].encode("ascii")
     raw = re.sub(rb"_([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), escaped)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        return server_id
+        return call_id

@@ -8,12 +8,13 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.tokens import TokenProbe
 from gateway.turn import jsonvalue
-from gateway.turn.ownership import GATEWAY_TOOLS, NOTHING, is_function, is_typed, read_tools
+from gateway.turn.kinds import Kinds
+from gateway.turn.ownership import NOTHING, read_tools, stands_for
 from gateway.turn.returned import is_ours
 
 
 class Holds(NamedTuple):
-    """What a request holds. ``ours``: a gateway tool is declared, or a block of ours is in the history.
+    """What a request holds. ``ours``: a gateway tool may be declared, or a block of ours is in the history.
 
     ``tokens``: a token field is used.
     """
@@ -22,15 +23,15 @@ class Holds(NamedTuple):
     tokens: bool
 
 
-def look(body: bytes, aliases: Mapping[str, str]) -> Holds:
+def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
     """What a ``/v1/messages`` body holds; nothing, where it is no JSON object. Never raises."""
     try:
         probe = _PROBE.decode(body)
     except msgspec.ValidationError:
-        return _look_closer(body, aliases)
+        return _look_closer(body, kinds, aliases)
     except UNREADABLE:
         return HOLDS_NOTHING
-    return Holds(_holds_ours(probe, aliases), probe.asks_for_tokens)
+    return Holds(_holds_ours(probe, kinds, aliases), probe.asks_for_tokens)
 
 
 HOLDS_NOTHING = Holds(ours=False, tokens=False)
@@ -60,25 +61,27 @@ class _Probe(TokenProbe):
 
 _PROBE = msgspec.json.Decoder(_Probe)
 _TOKENS = msgspec.json.Decoder(TokenProbe)
-_OURS = ("thinking", "server_tool_use", "web_search_tool_result")
 
 
-def _holds_ours(probe: _Probe, aliases: Mapping[str, str]) -> bool:
+def _holds_ours(probe: _Probe, kinds: Kinds, aliases: Mapping[str, str]) -> bool:
     for tool in probe.tools or ():
-        name = tool.name
-        if isinstance(name, str) and (name in GATEWAY_TOOLS or name in aliases):
-            declared = {"type": tool.type, "name": name}
-            if is_typed(declared) or is_function(declared):
-                return True
+        if stands_for(tool.type, tool.name, kinds, aliases) is not None:
+            return True
+        if type(tool.type) is str and kinds.of_typed({"type": tool.type, "name": tool.name}) is not None:
+            return True
+    types = kinds.block_types
     return any(
         message.role == "assistant"
         and type(message.content) is list
-        and any(block.type in _OURS and is_ours(msgspec.structs.asdict(block)) for block in message.content)
+        and any(
+            type(block.type) is str and block.type in types and is_ours(msgspec.structs.asdict(block), kinds)
+            for block in message.content
+        )
         for message in probe.messages or ()
     )
 
 
-def _look_closer(body: bytes, aliases: Mapping[str, str]) -> Holds:
+def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
     """The same of a body whose ``tools`` or ``messages`` have members of other types than the usual."""
     fields = jsonvalue.read_fields(body)
     try:
@@ -92,15 +95,15 @@ def _look_closer(body: bytes, aliases: Mapping[str, str]) -> Holds:
     except jsonvalue.Unreadable:
         return Holds(ours=False, tokens=tokens)
     try:
-        ours = read_tools(tools, aliases) != NOTHING
+        ours = read_tools(tools, kinds, aliases) != NOTHING
     except InvalidRequest:
         ours = True
-    return Holds(ours or _in_history(messages), tokens)
+    return Holds(ours or _in_history(messages, kinds), tokens)
 
 
-def _in_history(messages: Any) -> bool:
+def _in_history(messages: Any, kinds: Kinds) -> bool:
     return isinstance(messages, list) and any(
-        is_ours(block)
+        is_ours(block, kinds)
         for message in messages
         if isinstance(message, dict) and message.get("role") == "assistant" and isinstance(message.get("content"), list)
         for block in message["content"]

@@ -10,9 +10,10 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
 from gateway.turn.history import History, translate
-from gateway.turn.ownership import Declared, read_tools
+from gateway.turn.kind import Block
+from gateway.turn.kinds import KINDS, Kinds
+from gateway.turn.ownership import NOTHING, Declared, read_tools
 from gateway.turn.probe import look
-from gateway.turn.returned import Block
 from gateway.turn.seal import Sealer
 
 
@@ -20,19 +21,21 @@ from gateway.turn.seal import Sealer
 class TurnRules:
     """What the operator decides about turns.
 
-    ``aliases``: client function -> gateway tool. ``max_rounds``: upstream inferences per turn, at least 1.
-    ``max_retained_bytes``: how much is kept of a turn: its request, and the texts, arguments and results added since.
+    ``aliases``: client function -> the function of a kind that it stands for. ``max_rounds``: upstream inferences per
+    turn, at least 1. ``max_retained_bytes``: how much is kept of a turn: its request, and the texts, arguments and
+    results added since. ``kinds``: the tools there are; a turn that has found others gets rules of its own.
     """
 
     sealer: Sealer
     aliases: Mapping[str, str] = field(default_factory=dict)
     max_rounds: int = 10
     max_retained_bytes: int = 128 * 1024 * 1024
+    kinds: Kinds = KINDS
 
 
 @dataclass(slots=True)
 class TurnRequest:
-    """A request that is a turn. ``fields`` are its members as bytes; ``rounds`` the messages added since."""
+    """A request that is a turn. ``fields`` are its members as bytes; ``added`` the messages of the rounds since."""
 
     rules: TurnRules
     declared: Declared
@@ -40,7 +43,7 @@ class TurnRequest:
     stream: bool
     fields: dict[str, bytes]
     tool_choice: dict[str, Any] | None
-    rounds: list[bytes] = field(default_factory=list)
+    added: list[bytes] = field(default_factory=list)
 
     @property
     def model(self) -> str:
@@ -51,6 +54,11 @@ class TurnRequest:
             return ""
         return model if isinstance(model, str) else ""
 
+    @property
+    def messages(self) -> list[bytes]:
+        """The conversation as upstream knows it, up to the last round that has ended."""
+        return [*self.history.messages, *self.added]
+
     def body(self, *, answered: bool, without_tools: bool) -> bytes:
         """The next upstream request.
 
@@ -58,7 +66,7 @@ class TurnRequest:
         ``without_tools``: the last allowed round, where the model may call none (rule 5).
         """
         fields = dict(self.fields)
-        fields["messages"] = b"[" + b",".join([*self.history.messages, *self.rounds]) + b"]"
+        fields["messages"] = b"[" + b",".join(self.messages) + b"]"
         if self.declared.upstream_tools is not None:
             fields["tools"] = jsonvalue.write(self.declared.upstream_tools)
         if without_tools:
@@ -72,8 +80,8 @@ class TurnRequest:
 
     def add_round(self, blocks: list[Block], results: list[Block]) -> None:
         """A round's own blocks and the results of its calls, for the requests after it."""
-        self.rounds.append(jsonvalue.write({"role": "assistant", "content": blocks}))
-        self.rounds.append(jsonvalue.write({"role": "user", "content": results}))
+        self.added.append(jsonvalue.write({"role": "assistant", "content": blocks}))
+        self.added.append(jsonvalue.write({"role": "user", "content": results}))
 
 
 def read_request(body: bytes, rules: TurnRules) -> TurnRequest | None:
@@ -81,15 +89,15 @@ def read_request(body: bytes, rules: TurnRules) -> TurnRequest | None:
 
     Raises :class:`InvalidRequest` for what the loop must read and cannot.
     """
-    return read_ours(body, rules) if look(body, rules.aliases).ours else None
+    return read_ours(body, rules) if look(body, rules.kinds, rules.aliases).ours else None
 
 
 def read_ours(body: bytes, rules: TurnRules) -> TurnRequest | None:
-    """The same of a body that :func:`~gateway.turn.probe.look` found something of the gateway's in."""
+    """The same of a body that :func:`~gateway.turn.probe.look` found something in that may be the gateway's."""
     fields = jsonvalue.read_fields(body)
     if fields is None:
         return None
-    declared = read_tools(_value(fields, "tools"), rules.aliases)
+    declared = read_tools(_value(fields, "tools"), rules.kinds, rules.aliases)
     if "messages" not in fields:
         raise InvalidRequest("messages: must be a list")
     stream = _value(fields, "stream")
@@ -98,7 +106,9 @@ def read_ours(body: bytes, rules: TurnRules) -> TurnRequest | None:
     choice = _value(fields, "tool_choice")
     if choice is not None and (not isinstance(choice, dict) or not isinstance(choice.get("type"), str)):
         raise InvalidRequest("tool_choice: must be an object with a type")
-    history = translate(fields["messages"], rules.sealer, run_late=declared.native is not None)
+    history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=declared.native)
+    if declared is NOTHING and not history.translated:
+        return None
     return TurnRequest(rules, declared, history, bool(stream), fields, choice)
 
 
@@ -107,15 +117,15 @@ def translate_count(body: bytes, rules: TurnRules) -> bytes | None:
 
     Raises :class:`InvalidRequest` for what must be read and cannot.
     """
-    if not look(body, rules.aliases).ours:
+    if not look(body, rules.kinds, rules.aliases).ours:
         return None
     fields = jsonvalue.read_fields(body)
     if fields is None or "messages" not in fields:
         return None
-    declared = read_tools(_value(fields, "tools"), rules.aliases)
+    declared = read_tools(_value(fields, "tools"), rules.kinds, rules.aliases)
     if declared.upstream_tools is not None:
         fields["tools"] = jsonvalue.write(declared.upstream_tools)
-    history = translate(fields["messages"], rules.sealer, run_late=False)
+    history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=frozenset())
     fields["messages"] = b"[" + b",".join(history.messages) + b"]"
     return jsonvalue.write_fields(fields)
 

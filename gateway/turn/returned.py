@@ -9,14 +9,18 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.turn.ids import upstream_id
+from gateway.turn.kind import Block, Kind, tool_result
+from gateway.turn.kinds import Kinds
 from gateway.turn.marker import read_mark
-from gateway.turn.ownership import WEB_SEARCH
 from gateway.turn.seal import Sealer
-from gateway.turn.sentences import NO_RESULTS, error_sentence
 
-Block = dict[str, Any]
-CALL = "server_tool_use"
-RESULT = "web_search_tool_result"
+
+@dataclass(frozen=True, slots=True)
+class ReturnedCall:
+    """A native call that came back, as the ``tool_use`` block that upstream knows."""
+
+    kind: Kind
+    block: Block
 
 
 @dataclass(slots=True)
@@ -28,7 +32,7 @@ class ReturnedRound:
     """
 
     blocks: list[Block] = field(default_factory=list)
-    native: dict[str, Block] = field(default_factory=dict)
+    native: dict[str, ReturnedCall] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     results: dict[str, Block] = field(default_factory=dict)
 
@@ -38,35 +42,19 @@ class ReturnedRound:
         return {call for call in self.calls if call not in self.native}
 
     def result(self, call: str) -> Block:
-        """The result of a native call; of one that has none, the sentence for ``unavailable``."""
+        """The result of a native call; of one that has none, the sentence of its kind for that."""
         if call in self.results:
             return self.results[call]
-        return tool_result(self.native[call]["id"], error_sentence("unavailable"), failed=True)
+        native = self.native[call]
+        return tool_result(native.block["id"], native.kind.without_result())
 
 
-def is_ours(block: object) -> bool:
-    """Whether a block of the history is a server block of ours or thinking with our mark."""
-    if not isinstance(block, dict):
-        return False
-    match block.get("type"):
-        case "server_tool_use":
-            return bool(block.get("name") == WEB_SEARCH)
-        case "web_search_tool_result":
-            return True
-        case "thinking":
-            return read_mark(block.get("signature")) is not None
-    return False
+def is_ours(block: object, kinds: Kinds) -> bool:
+    """Whether a block of the history is a native call, the result of one, or thinking with our mark."""
+    return _is_marked(block) or kinds.of_call(block) is not None or kinds.of_result(block) is not None
 
 
-def tool_result(call: str, text: str, *, failed: bool = False) -> Block:
-    """A ``tool_result`` block as the gateway sends it upstream."""
-    block: Block = {"type": "tool_result", "tool_use_id": call, "content": text}
-    if failed:
-        block["is_error"] = True
-    return block
-
-
-def split(content: list[Any], path: str, sealer: Sealer) -> list[ReturnedRound]:
+def split(content: list[Any], path: str, kinds: Kinds, sealer: Sealer) -> list[ReturnedRound]:
     """The rounds in the ``content`` of the assistant message at ``path``. A result whose call is nowhere is dropped.
 
     Raises :class:`InvalidRequest` with the path of what cannot be read.
@@ -77,8 +65,8 @@ def split(content: list[Any], path: str, sealer: Sealer) -> list[ReturnedRound]:
     begun: str | None = None
     for position, block in enumerate(content):
         place = f"{path}.content.{position}"
-        ours = is_ours(block)
-        if ours and block["type"] == RESULT:
+        result_kind = kinds.of_result(block)
+        if result_kind is not None:
             call = block["tool_use_id"]
             owner = owners.get(call)
             if owner is not None:
@@ -87,7 +75,8 @@ def split(content: list[Any], path: str, sealer: Sealer) -> list[ReturnedRound]:
                 owner = rounds[0] if rounds else ReturnedRound()
                 rounds = [owner]
             if owner is not None:
-                owner.results[call] = _result(block, place, sealer)
+                told = result_kind.read_result(block, place, sealer)
+                owner.results[call] = tool_result(upstream_id(call, result_kind.id_prefix), told)
             continue
         if into is None:
             into, begun = ReturnedRound(), None
@@ -95,16 +84,21 @@ def split(content: list[Any], path: str, sealer: Sealer) -> list[ReturnedRound]:
         if begun is not None and _is_text(block):
             into.blocks[-1] = {**block, "text": begun + block["text"]}
             begun = None
-        elif ours and block["type"] == "thinking":
+        elif _is_marked(block):
             begun = _think_text(into, block, place)
         else:
             begun = None
-            if ours:
-                _take_native(into, block, place)
+            call_kind = kinds.of_call(block)
+            if call_kind is not None:
+                _take_native(into, block, call_kind, place)
                 owners[block["id"]] = into
             else:
                 _take(into, block)
     return rounds
+
+
+def _is_marked(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "thinking" and read_mark(block.get("signature")) is not None
 
 
 def _is_text(block: object) -> bool:
@@ -127,41 +121,11 @@ def _take(into: ReturnedRound, block: Any) -> None:
         into.calls.append(block["id"])
 
 
-def _take_native(into: ReturnedRound, block: Block, place: str) -> None:
+def _take_native(into: ReturnedRound, block: Block, kind: Kind, place: str) -> None:
     if not isinstance(block.get("input"), dict):
         raise InvalidRequest(f"{place}.input: must be an object")
-    known = {"type": "tool_use", "id": upstream_id(block["id"]), "name": WEB_SEARCH, "input": block["input"]}
+    name, call = kind.function_of(block), upstream_id(block["id"], kind.id_prefix)
+    known = {"type": "tool_use", "id": call, "name": name, "input": block["input"]}
     into.blocks.append(known)
-    into.native[block["id"]] = known
+    into.native[block["id"]] = ReturnedCall(kind, known)
     into.calls.append(block["id"])
-
-
-def _result(block: Block, place: str, sealer: Sealer) -> Block:
-    """The ``tool_result`` the model saw for a ``web_search_tool_result``."""
-    call, content = block["tool_use_id"], block.get("content")
-    if isinstance(content, dict):
-        return tool_result(upstream_id(call), error_sentence(content.get("error_code")), failed=True)
-    if not isinstance(content, list):
-        raise InvalidRequest(f"{place}.content: must be a list of results or an error object")
-    if not content:
-        return tool_result(upstream_id(call), NO_RESULTS)
-    entries = [_entry(item) for item in content]
-    text = sealer.open(call, [(url, title, sealed) for url, title, _, sealed in entries])
-    return tool_result(upstream_id(call), _visible_text(entries) if text is None else text)
-
-
-def _entry(item: object) -> tuple[str, str, str, str]:
-    """url, title, page_age and encrypted_content of one visible result; "" for what is missing."""
-    fields = item if isinstance(item, dict) else {}
-    url, title, age, sealed = (
-        value if isinstance(value := fields.get(name), str) else ""
-        for name in ("url", "title", "page_age", "encrypted_content")
-    )
-    return url, title, age, sealed
-
-
-def _visible_text(entries: list[tuple[str, str, str, str]]) -> str:
-    lines = []
-    for number, (url, title, age, _) in enumerate(entries, 1):
-        lines.append("\n".join([f"{number}. {title}", *(part for part in (url, age) if part)]))
-    return "\n\n".join(lines)

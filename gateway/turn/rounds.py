@@ -11,10 +11,10 @@ from typing import Protocol
 from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
 from gateway.turn import jsonvalue
+from gateway.turn.kind import Call
 from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
 from gateway.turn.presentation import Out
 from gateway.turn.riding import TOKEN_FIELDS
-from gateway.turn.search import Call
 from gateway.turn.turn import Turn
 from gateway.wire.sse import Frame
 

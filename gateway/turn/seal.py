@@ -1,4 +1,4 @@
-"""Sealing: what the model read of a native search travels in ``encrypted_content``, and comes back as it was.
+"""Sealing: what the model read of a native call's result travels in ``encrypted_content``, and comes back as it was.
 
 AES-256-GCM from ``cryptography``. The first entry of a result carries the text, the others nothing; each is bound, as
 associated data, to the call's id, its place, the number of entries, its url and its title. So an entry that was

@@ -5,23 +5,20 @@ ended with and hands their outcomes back; every step adds what the client sees t
 the contract, "A turn".
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.errors import RequestTooLarge, UpstreamBroken
 from gateway.turn import jsonvalue
-from gateway.turn.calls import CallView, ServerCallView
-from gateway.turn.ids import server_id
+from gateway.turn.calls import CallView, NativeCallView
+from gateway.turn.ids import call_id
+from gateway.turn.kind import AnyTool, Block, Call, Outcome, make_call, refuse, result_block, tool_result
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
-from gateway.turn.ownership import WEB_SEARCH
 from gateway.turn.plain import read_plain
 from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
 from gateway.turn.request import TurnRequest
-from gateway.turn.returned import Block
 from gateway.turn.riding import EMPTY_DELTAS
-from gateway.turn.search import Call, answered, can_end_with_more, make_call, refuse
-from gateway.turn.sentences import NO_SEARCH_LEFT
-from gateway.turn.tool import SearchOutcome
 from gateway.turn.usage import Usage, iteration, latest, summed
 
 WHOLE = frozenset({"tool_use", "end_turn"})
@@ -61,11 +58,12 @@ class Turn:
     def __init__(self, request: TurnRequest, model: str | None = None) -> None:
         self.stream = request.stream
         self.model = request.model if model is None else model
-        self.rounds = 0
+        self.rounds_ended = 0
         self.over = False
         self._request = request
         self._rules = request.rules
-        self._declared = request.declared
+        self._tools = request.declared.tools
+        self._must_answer = request.declared.hidden
         self._renamed = model
         self._cursor = Cursor()
         self._round = _Round()
@@ -77,8 +75,8 @@ class Turn:
         self._results: list[Block] = []
         self._calls: list[Call] = []
         self._ids = set(request.history.ids)
-        self._uses = 0
-        self._searches = 0
+        self._uses: Counter[str] = Counter()
+        self._returned: Counter[str] = Counter()
         self._stop: str | None = None
         self._retained = sum(map(len, request.fields.values()))
         if self._retained > self._rules.max_retained_bytes:
@@ -89,16 +87,13 @@ class Turn:
     def request(self) -> bytes:
         """The body of the next upstream request."""
         self._round = _Round()
-        return self._request.body(
-            answered=self._answered, without_tools=self._last_round and bool(self._declared.hidden)
-        )
+        return self._request.body(answered=self._answered, without_tools=self._last_round and self._must_answer)
 
     def late_calls(self) -> list[Call]:
         """Native calls of the history that are run before the first round, in call order."""
-        late = self._request.history.late_calls
         self._calls = [
-            self._counted(make_call(call.upstream_id, WEB_SEARCH, call.server_id, call.input, self._declared.native))
-            for call in late
+            self._counted(make_call(self._tools[late.name], late.upstream_id, late.call_id, late.input, self._request))
+            for late in self._request.history.late_calls
         ]
         return self._calls
 
@@ -149,7 +144,7 @@ class Turn:
         if not isinstance(message, dict):
             raise UpstreamBroken("Upstream sent message_start without a message.")
         self._take_usage(message)
-        if self.rounds == 0:
+        if self.rounds_ended == 0:
             message["content"] = []
             if self._renamed is not None:
                 message["model"] = self._renamed
@@ -177,20 +172,18 @@ class Turn:
                 return TextView(block, self._cursor, sniff=not self._round.text_is_visible)
             case "thinking":
                 return ThinkingView(block, self._cursor)
-            case "tool_use" if self._owns(block.get("name")):
-                if not isinstance(block.get("id"), str) or not block["id"]:
-                    raise UpstreamBroken("Upstream sent a tool_use without an id.")
-                if block["name"] in self._declared.hidden or (self._last_round and self._declared.hidden):
-                    return CallView(block, self._cursor)
-                name = server_id(block["id"], self._ids)
-                self._ids.add(name)
-                return ServerCallView(block, self._cursor, name)
+            case "tool_use" if isinstance(block.get("name"), str) and block["name"] in self._tools:
+                return self._call_view(block, self._tools[block["name"]])
         return View(block, self._cursor)
 
-    def _owns(self, name: object) -> bool:
-        return isinstance(name, str) and (
-            name in self._declared.hidden or (name == WEB_SEARCH and self._declared.native is not None)
-        )
+    def _call_view(self, block: Block, tool: AnyTool) -> CallView:
+        if not isinstance(block.get("id"), str) or not block["id"]:
+            raise UpstreamBroken("Upstream sent a tool_use without an id.")
+        if not tool.native or (self._last_round and self._must_answer):
+            return CallView(block, self._cursor, tool)
+        name = call_id(block["id"], self._ids, tool.kind.id_prefix)
+        self._ids.add(name)
+        return NativeCallView(block, self._cursor, tool, name)
 
     def _block_stop(self, event: Event, out: Out) -> None:
         if self._open is None or event.get("index") != self._open_index:
@@ -234,18 +227,18 @@ class Turn:
         if not self.round_done:
             raise UpstreamBroken("Upstream's stream ended before its message did.")
         last = self._last_round
-        self.rounds += 1
+        self.rounds_ended += 1
         self._usages.append(self._round.usage)
         stop = self._round.ending.get("stop_reason")
         gateway_calls = [view for view in self._round.views if isinstance(view, CallView)]
         client_calls = any(view.kind == "tool_use" and not isinstance(view, CallView) for view in self._round.views)
         runnable = gateway_calls if stop in WHOLE else []
-        if last and self._declared.hidden:
+        if last and self._must_answer:
             runnable = []
             if gateway_calls and not client_calls and stop == "tool_use":
                 stop = "end_turn"
         if client_calls and stop in WHOLE:
-            runnable = [view for view in runnable if isinstance(view, ServerCallView)]
+            runnable = [view for view in runnable if isinstance(view, NativeCallView)]
             stop = "tool_use"
             self.over = True
         elif not runnable:
@@ -259,51 +252,52 @@ class Turn:
         return self._calls
 
     def _call(self, view: CallView) -> Call:
-        name = view.server_id if isinstance(view, ServerCallView) else None
-        return make_call(view.id, view.name, name, view.arguments, self._declared.native)
+        return make_call(view.tool, view.id, view.call_id, view.arguments, self._request)
 
     def _counted(self, call: Call) -> Call:
-        """Rule 6: each native call up to the limit uses one up, each later one is refused."""
-        native = self._declared.native
-        if call.server_id is None or native is None or native.max_uses is None:
+        """Rule 6: each call up to the tool's limit uses one up, each later one is refused."""
+        limit = call.tool.max_uses
+        if limit is None:
             return call
-        self._uses += 1
-        return call if self._uses <= native.max_uses else refuse(call, "max_uses_exceeded")
+        self._uses[call.tool.name] += 1
+        return call if self._uses[call.tool.name] <= limit else refuse(call)
 
-    def answer(self, call: Call, outcome: SearchOutcome, out: Out) -> None:
+    def answer(self, call: Call, outcome: Outcome, out: Out) -> None:
         """A call's outcome, to be given in call order; with the last one the next request is ready."""
-        ending = ""
-        if call is self._calls[-1] and self._declared.hidden and not self.over and self._last_round:
-            if can_end_with_more(call, outcome):
-                ending = NO_SEARCH_LEFT
+        tool = call.tool
+        told = tool.told(outcome)
+        if call is self._calls[-1] and self._must_answer and not self.over and self._last_round:
+            if not tool.native or tool.seals(outcome):
+                told = told.ending_with(tool.kind.none_left)
             else:
                 self._end_an_earlier_result()
-        result, block = answered(call, outcome, ending, self._rules.sealer)
-        self.retain(size_of(result["content"]))
-        self._results.append(result)
+        self.retain(size_of(told.content))
+        self._results.append(tool_result(call.upstream_id, told))
+        block = result_block(call, outcome, told, self._rules.sealer)
         if block is not None:
-            events = out if self.rounds else self._opening
+            events = out if self.rounds_ended else self._opening
             self._cursor.close(self._cursor.open(block, events), events)
-            self._searches += outcome.error is None
+            if tool.kind.counter is not None:
+                self._returned[tool.kind.counter] += outcome.error is None
         if call is self._calls[-1]:
             self._answered = True
-            if self.rounds:
+            if self.rounds_ended:
                 kept = [value for view in self._round.views if (value := view.value()) is not None]
                 self._request.add_round(kept, self._results)
             else:
                 self._request.history.complete(self._results)
 
     def _end_an_earlier_result(self) -> None:
-        """Say that no search is left in the last hidden result: a native one has been shown and sealed."""
+        """Say that no call is left in the last hidden result: a native one has been shown, and maybe sealed."""
         for call, result in zip(reversed(self._calls[:-1]), reversed(self._results), strict=True):
-            if call.server_id is None:
-                result["content"] += f"\n\n{NO_SEARCH_LEFT}"
+            if not call.tool.native:
+                result["content"] += f"\n\n{call.tool.kind.none_left}"
                 return
 
     @property
     def _last_round(self) -> bool:
         """Whether the round under way, or the one to be asked for next, is the last allowed."""
-        return self.rounds + 1 >= self._rules.max_rounds
+        return self.rounds_ended + 1 >= self._rules.max_rounds
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -331,8 +325,8 @@ class Turn:
         """The turn's usage so far (rule 8)."""
         usage = summed(self._usages)
         usage["iterations"] = [iteration(one) for one in self._usages]
-        if self._declared.native is not None:
-            usage["server_tool_use"] = {"web_search_requests": self._searches, "web_fetch_requests": 0}
+        if self._request.declared.native:
+            usage["server_tool_use"] = {name: self._returned[name] for name in self._rules.kinds.counters}
         return usage
 
 

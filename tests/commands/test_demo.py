@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gateway.commands import demo
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.turn import TurnRules
-from gateway.turn.sentences import ERROR_SENTENCES
-from gateway.turn.tool import SearchOutcome
+from gateway.turn.web_search import ERROR_SENTENCES, SearchOutcome
 from tests.support.playbook import BASH, NATIVE, SEALER, SEARCH, Round, found
 from tests.support.upstream import Block, text, thinking, tool_use
 

@@ -9,7 +9,7 @@ import pytest
 from anthropic import AsyncAnthropic
 
 from gateway.settings import Settings
-from gateway.turn.tool import SearchCall, SearchOutcome
+from gateway.turn.web_search import SearchCall, SearchOutcome
 from tests.conformance.conversations import CONVERSATIONS, DONE, Conversation
 from tests.support.gateway import running_gateway
 from tests.support.playbook import QUESTION, Round

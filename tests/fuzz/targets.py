@@ -9,6 +9,7 @@ from gateway.errors import InvalidRequest, RequestError, UpstreamBroken
 from gateway.handling.classify import classify
 from gateway.tokens import read_token_fields
 from gateway.turn import (
+    Call,
     Fold,
     MessagesRounds,
     Out,
@@ -22,8 +23,7 @@ from gateway.turn import (
     translate_count,
 )
 from gateway.turn.lifecycle import State, following
-from gateway.turn.search import Call
-from gateway.turn.tool import SearchOutcome
+from gateway.turn.web_search import SearchOutcome
 from gateway.wire.rewrite import NameInStream, name_in_message
 from gateway.wire.rewrite import read_request as read_for_rewrite
 from gateway.wire.sse import SSEReader, write_event
@@ -121,7 +121,7 @@ def _answer(turn: Turn, calls: list[Call], draw: Draw, seen: "_Client") -> None:
     for call in calls:
         outcome = draw.pick([found("x"), SearchOutcome("Nothing."), SearchOutcome("It failed.", error="unavailable")])
         out: Out = []
-        turn.answer(call, call.refused or outcome, out)
+        turn.answer(call, call.settled or outcome, out)
         seen.takes(out)
 
 
@@ -195,7 +195,7 @@ def classifier(data: bytes) -> None:
         turn, tokens = classify(body, RULES)
         if turn is not None:
             for call in turn.late_calls():
-                turn.answer(call, call.refused or found("x"), [])
+                turn.answer(call, call.settled or found("x"), [])
             assert isinstance(json.loads(turn.request()), dict)
         if tokens is not None:
             assert isinstance(tokens.body, dict)

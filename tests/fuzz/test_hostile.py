@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest, UpstreamError
 from gateway.handling.classify import classify
-from gateway.turn import Out, read_event, read_turn
+from gateway.turn import KINDS, Out, read_event, read_turn
 from gateway.turn.history import translate
 from tests.fuzz.targets import RULES, SEALED, TARGETS
 from tests.support.playbook import NATIVE, QUESTION
@@ -44,7 +44,7 @@ def test_any_body_is_nobodys_or_ours_or_refused(body: bytes) -> None:
 def test_any_history_is_translated_or_refused(messages: list[Any]) -> None:
     written = json.dumps(messages).encode()
     try:
-        history = translate(written, SEALED, run_late=True)
+        history = translate(written, KINDS, SEALED, run_late=KINDS.functions)
     except InvalidRequest:
         return
     assert all(isinstance(json.loads(message), dict) for message in history.messages)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.settings import Settings
 from gateway.tools.web_search import WebSearch
-from gateway.turn.tool import SearchOutcome
+from gateway.turn.web_search import SearchOutcome
 from gateway.wire.sse import SSEReader
 from tests.support.events import events_in
 from tests.support.gateway import RunningGateway, running_gateway

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.books.log import configure_logging
 from gateway.settings import Settings
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 from gateway.wire.sse import SSEReader
 from tests.support.events import events_in
 from tests.support.gateway import running_gateway

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.settings import Settings
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 from tests.support.gateway import running_gateway
 from tests.support.playbook import NATIVE, QUESTION, SEARCH
 from tests.support.search import ScriptedSearch, found

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from gateway.settings import Settings
 from gateway.turn import Sealer
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 from tests.support.gateway import running_gateway
 from tests.support.playbook import NATIVE, QUESTION
 from tests.support.search import ScriptedSearch, found

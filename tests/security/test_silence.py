@@ -13,7 +13,7 @@ import pytest
 
 from gateway.books.log import configure_logging
 from gateway.settings import Settings
-from gateway.turn.tool import SearchCall, SearchOutcome
+from gateway.turn.web_search import SearchCall, SearchOutcome
 from tests.support.eventually import eventually
 from tests.support.gateway import running_gateway
 from tests.support.playbook import NATIVE, QUESTION, SEARCH

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.settings import Settings
-from gateway.turn.tool import SearchOutcome
+from gateway.turn.web_search import SearchOutcome
 from tests.support.events import events_in
 from tests.support.gateway import running_gateway
 from tests.support.playbook import SEARCH, asking

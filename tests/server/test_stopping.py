@@ -54,7 +54,7 @@ async def stopped_in(body: dict[str, Any], answer: Answer, search: ScriptedSearc
             return response.status_code
 
         begun = asyncio.Event()
-        application = Gateway(Settings(upstream=upstream.origin), search=search)
+        application = Gateway(Settings(upstream=upstream.origin), runners={"web_search": search} if search else {})
         async with server.loopback(application, drain_s=0.05) as url:
             pending = asyncio.create_task(read())
             await upstream.arrived()

@@ -6,7 +6,7 @@ async with ScriptedUpstream(json_answer(message(text("hi")))) as upstream:
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -15,8 +15,10 @@ import httpx
 from gateway.app import Gateway
 from gateway.server.serve import loopback
 from gateway.settings import Settings
-from gateway.tools.base import SearchBackend, SearchTool
+from gateway.tools.base import SearchBackend
+from gateway.tools.runner import AnyRunner
 from gateway.tools.web_search import WebSearch
+from gateway.turn import KINDS, Kinds
 
 _COUNT = re.compile(r'messages_gateway_requests_total\{outcome="(\w+)",route="/v1/messages",status="\w+"\} (\S+)')
 
@@ -43,9 +45,19 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    settings: Settings, *, search: SearchTool | None = None, backend: SearchBackend | None = None
+    settings: Settings,
+    *,
+    search: AnyRunner | None = None,
+    backend: SearchBackend | None = None,
+    kinds: Kinds = KINDS,
+    runners: Mapping[str, AnyRunner] | None = None,
 ) -> AsyncIterator[RunningGateway]:
-    """Run a gateway. ``search`` stands in for the whole tool, ``backend`` for the provider behind the real one."""
+    """Run a gateway.
+
+    ``search`` stands in for the whole search tool, ``backend`` for the provider behind the real one. ``kinds`` and
+    other ``runners`` are the gateway's own parameters.
+    """
+    runners = dict(runners or {})
     if backend is not None:
         search = WebSearch(
             backend,
@@ -54,8 +66,10 @@ async def running_gateway(
             max_results=settings.search_max_results,
             result_max_chars=settings.tool_result_max_chars,
         )
+    if search is not None:
+        runners["web_search"] = search
     async with (
-        loopback(Gateway(settings, search=search)) as url,
+        loopback(Gateway(settings, kinds=kinds, runners=runners)) as url,
         # Without certificates, which take longer to load than most tests to run.
         httpx.AsyncClient(base_url=url, timeout=10, verify=False, trust_env=False) as client,
     ):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.tools.base import Cause
-from gateway.turn.sentences import ERROR_SENTENCES, NO_RESULTS, NO_SEARCH_LEFT
+from gateway.turn.web_search import ERROR_SENTENCES, NO_RESULTS, NO_SEARCH_LEFT
 
 GATEWAY = Path(__file__).parents[2] / "gateway"
 SAID_BY = frozenset(

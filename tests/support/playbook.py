@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.turn import Fold, Out, Sealer, Turn, TurnRules, events_of, read_event, read_turn
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult
+from gateway.turn.web_search import SearchCall, SearchOutcome, SearchResult
 from gateway.wire.sse import SSEReader, write_event
 from tests.support.events import events_in
 from tests.support.upstream import Block, encode_event, message, sse
@@ -130,10 +130,10 @@ class Playbook:
 
     def _run(self, turn: Turn, calls: list[Any], played: Played, sees: Callable[[Out], None]) -> None:
         for call in calls:
-            if call.search is not None:
-                played.searched.append(call.search)
+            if call.settled is None:
+                played.searched.append(call.job)
             out: Out = []
-            turn.answer(call, call.refused or self.outcomes(call.search.query), out)
+            turn.answer(call, call.settled or self.outcomes(call.job.query), out)
             sees(out)
 
     def _answers(self, turn: Turn, said: Round, stream: bool) -> Iterable[Out]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult
+from gateway.turn.web_search import SearchCall, SearchOutcome, SearchResult
 
 
 def found(text: str, *results: SearchResult) -> SearchOutcome:
@@ -24,7 +24,8 @@ class Held:
 
 
 class ScriptedSearch:
-    """A :class:`gateway.tools.base.SearchTool`: answers a query with what ``by_query`` holds for it, else ``default``.
+    """A :class:`gateway.tools.runner.ToolRunner` of web searches: answers a query with what ``by_query`` holds for it,
+    else with ``default``.
 
     ``calls`` are the calls as they came, ``cancelled`` the queries that were let go before they ended, ``closed``
     whether the gateway closed the tool.

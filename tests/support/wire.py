@@ -15,7 +15,7 @@ from typing import Any
 from gateway.settings import Settings
 from gateway.tools.base import Cause, SearchBackend, SearchFailed, SearchQuery
 from gateway.tools.canned import CannedSearch
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.upstream import (
     Answer,

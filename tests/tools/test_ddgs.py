@@ -15,8 +15,7 @@ from ddgs.engines.mojeek import Mojeek
 from ddgs.exceptions import DDGSException, RatelimitException
 
 from gateway.tools.web_search import WebSearch, ddgs
-from gateway.turn.sentences import NO_RESULTS
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult, UserLocation
+from gateway.turn.web_search import NO_RESULTS, SearchCall, SearchOutcome, SearchResult, UserLocation
 
 pytestmark = pytest.mark.anyio
 

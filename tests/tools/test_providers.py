@@ -15,8 +15,7 @@ import respx
 
 from gateway.tools.base import SearchBackend
 from gateway.tools.web_search import WebSearch, http, make_backend
-from gateway.turn.sentences import NO_RESULTS
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult, UserLocation
+from gateway.turn.web_search import NO_RESULTS, SearchCall, SearchOutcome, SearchResult, UserLocation
 
 pytestmark = pytest.mark.anyio
 

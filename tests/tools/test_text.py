@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.tools.web_search.text import SNIPPET_MAX_CHARS, clean, plain, render
-from gateway.turn.sentences import NO_RESULTS
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import NO_RESULTS, SearchResult
 
 RUST = SearchResult("Rust 1.90", "https://blog.rust-lang.org/1.90", "Rust 1.90 is out.", "2025-09-18")
 NEWS = SearchResult("Rust news", "https://news.example.com/rust", "", None)

@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 from gateway.tools.base import Cause, SearchBackend, SearchFailed, SearchQuery
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import WebSearch
-from gateway.turn.sentences import NO_RESULTS
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult, UserLocation
+from gateway.turn.web_search import NO_RESULTS, SearchCall, SearchOutcome, SearchResult, UserLocation
 
 pytestmark = pytest.mark.anyio
 

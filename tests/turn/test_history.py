@@ -8,8 +8,7 @@ import pytest
 
 from gateway.errors import InvalidRequest
 from gateway.turn import Sealer, TurnRules
-from gateway.turn.sentences import ERROR_SENTENCES, NO_RESULTS, NO_SEARCH_LEFT
-from gateway.turn.tool import SearchOutcome, SearchResult
+from gateway.turn.web_search import ERROR_SENTENCES, NO_RESULTS, NO_SEARCH_LEFT, SearchOutcome, SearchResult
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEALER, SEARCH, Playbook, found
 from tests.support.upstream import text, thinking, tool_use
 

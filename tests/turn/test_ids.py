@@ -6,26 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.turn.ids import server_id, upstream_id
+from gateway.turn.ids import call_id, upstream_id
+
+PREFIX = "srvtoolu_"
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=8))
 def test_every_upstream_id_can_be_read_back(ids: list[str]) -> None:
     taken: set[str] = set()
     for one in ids:
-        made = server_id(one, taken)
+        made = call_id(one, taken, PREFIX)
         assert made not in taken
         assert re.fullmatch("srvtoolu_[a-zA-Z0-9_]+", made)
-        assert upstream_id(made) == one
+        assert upstream_id(made, PREFIX) == one
         taken.add(made)
 
 
 def test_an_id_is_readable() -> None:
-    assert server_id("chatcmpl-tool-9f", set()) == "srvtoolu_chatcmpl_2dtool_2d9f"
+    assert call_id("chatcmpl-tool-9f", set(), PREFIX) == "srvtoolu_chatcmpl_2dtool_2d9f"
 
 
 @pytest.mark.parametrize(
     "foreign", ["toolu_1", "srvtoolu_", "srvtoolu_a_zz", "srvtoolu_a_ff", "srvtoolu__ed_a0_80", "srvtoolu_é", ""]
 )
 def test_an_id_not_made_here_stands_for_itself(foreign: str) -> None:
-    assert upstream_id(foreign) == foreign
+    assert upstream_id(foreign, PREFIX) == foreign

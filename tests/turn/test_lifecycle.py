@@ -47,7 +47,7 @@ def test_a_stream_cut_anywhere_runs_nothing(length: int) -> None:
 
 
 def test_a_whole_stream_runs_its_call() -> None:
-    assert [call.search.query for call in feed(SEARCHING).end_round([]) if call.search] == ["rust"]
+    assert [call.job.query for call in feed(SEARCHING).end_round([])] == ["rust"]
 
 
 START, BLOCK = SEARCHING[0], SEARCHING[1]

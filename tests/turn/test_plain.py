@@ -71,8 +71,8 @@ def played(data: list[bytes], *, short: bool) -> tuple[bytes, Any]:
         else:
             sent += fed(turn, reader, chunk)
     [call] = turn.end_round([])
-    assert call.refused is not None
-    turn.answer(call, call.refused, [])
+    assert call.settled is not None
+    turn.answer(call, call.settled, [])
     return sent, json.loads(turn.request())["messages"]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.turn import TurnRules
 from gateway.turn.lifecycle import State, following
-from gateway.turn.tool import ErrorCode, SearchOutcome
+from gateway.turn.web_search import ErrorCode, SearchOutcome
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEALER, Playbook, Round, found
 from tests.support.upstream import Block, text, thinking, tool_use
 from tests.turn.test_turn import without_seals

@@ -76,8 +76,7 @@ def play(
             for event in rounds.read_whole(jsonvalue.write(next(answers))):
                 turn.feed(event, None, out)
         for pending in rounds.end(out):
-            assert pending.search is not None
-            turn.answer(pending, found(pending.search.query), out)
+            turn.answer(pending, found(pending.job.query), out)
     rounds.finish(out)
     fold = Fold()
     fold.take(out)

@@ -7,8 +7,7 @@ import pytest
 
 from gateway.errors import RequestTooLarge, UpstreamBroken
 from gateway.turn import TurnRules
-from gateway.turn.sentences import ERROR_SENTENCES, NO_SEARCH_LEFT
-from gateway.turn.tool import ErrorCode, SearchOutcome
+from gateway.turn.web_search import ERROR_SENTENCES, NO_SEARCH_LEFT, ErrorCode, SearchOutcome
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEALER, SEARCH, Playbook, Round, found
 from tests.support.upstream import Block, text, thinking, tool_use
 

@@ -9,7 +9,7 @@ from gateway.tools.base import Cause, SearchQuery
 from gateway.tools.web_search.countries import LISTED, country_code
 from gateway.tools.web_search.domains import with_site_operators
 from gateway.tools.web_search.http import HttpSearch
-from gateway.turn.tool import SearchResult, UserLocation
+from gateway.turn.web_search import SearchResult, UserLocation
 
 _MAX_COUNT = 20
 _MAX_CHARS = 400

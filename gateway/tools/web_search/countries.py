@@ -1,6 +1,6 @@
 """Countries, as the search providers spell them. Codes are ISO 3166-1 alpha-2."""
 
-from gateway.turn.tool import UserLocation
+from gateway.turn.web_search import UserLocation
 
 LISTED = frozenset(
     (

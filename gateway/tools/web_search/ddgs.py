@@ -13,7 +13,7 @@ from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
 from gateway.tools.base import Cause, SearchFailed, SearchQuery
 from gateway.tools.web_search.countries import DDGS_REGIONS, country_code
 from gateway.tools.web_search.domains import with_site_operators
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 ENGINE_TIMEOUT_S = 10
 """For each engine's answer; the library asks several, a few at a time."""

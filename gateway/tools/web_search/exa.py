@@ -8,7 +8,7 @@ import msgspec
 from gateway.tools.base import SearchQuery
 from gateway.tools.web_search.countries import country_code
 from gateway.tools.web_search.http import HttpSearch
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 _MAX_COUNT = 100
 

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from gateway.tools.base import Cause, SearchFailed, SearchQuery
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
 """A longer answer, once decompressed, is not read."""

@@ -9,7 +9,7 @@ import msgspec
 from gateway.tools.base import Cause, SearchFailed, SearchQuery
 from gateway.tools.web_search.domains import with_site_operators
 from gateway.tools.web_search.http import HttpSearch
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 
 class SearxngSearch(HttpSearch):

@@ -10,7 +10,7 @@ from gateway.tools.base import Cause, SearchQuery
 from gateway.tools.web_search.countries import TAVILY_NAMES, country_code
 from gateway.tools.web_search.domains import shorten
 from gateway.tools.web_search.http import HttpSearch
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import SearchResult
 
 _MAX_COUNT = 20
 _MAX_CHARS = 400

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
-from gateway.turn.sentences import NO_RESULTS
-from gateway.turn.tool import SearchResult
+from gateway.turn.web_search import NO_RESULTS, SearchResult
 
 TITLE_MAX_CHARS = 200
 DATE_MAX_CHARS = 60

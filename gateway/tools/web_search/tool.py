@@ -8,7 +8,7 @@ from gateway.books.log import describe
 from gateway.tools.base import Cause, SearchBackend, SearchFailed, SearchQuery
 from gateway.tools.web_search.domains import DomainFilter, read_url
 from gateway.tools.web_search.text import clean, render
-from gateway.turn.tool import SearchCall, SearchOutcome, SearchResult
+from gateway.turn.web_search import SearchCall, SearchOutcome, SearchResult
 
 _log = structlog.get_logger(__name__)
 

@@ -1,0 +1,52 @@
+"""The kinds of tool that the gateway has: one line each."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gateway.turn.kind import Kind
+from gateway.turn.web_search import WebSearchKind
+
+COUNTERS = ("web_search_requests", "web_fetch_requests")
+"""What ``usage.server_tool_use`` always has, in Anthropic's types."""
+
+
+class Kinds:
+    """A set of kinds: those of the gateway, with others that a turn has found for itself."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._kinds = tuple(kinds)
+        self._results = {kind.result_type: kind for kind in self._kinds}
+        self.functions: Mapping[str, Kind] = {name: kind for kind in self._kinds for name in kind.functions}
+        """The kind that takes over a client's function, by the function's name."""
+        self.block_types = frozenset({"thinking", *self._results, *(kind.call_type for kind in self._kinds)})
+        """The types of the history's blocks that may be the gateway's: native calls, their results, marked thinking."""
+        self.counters = tuple(dict.fromkeys([*COUNTERS, *(kind.counter for kind in self._kinds if kind.counter)]))
+        """The members of ``usage.server_tool_use``."""
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds)
+
+    def of_typed(self, entry: Mapping[str, Any]) -> Kind | None:
+        """The kind that an entry of ``tools`` is the typed declaration of."""
+        return next((kind for kind in self._kinds if kind.is_typed(entry)), None)
+
+    def of_call(self, block: object) -> Kind | None:
+        """The kind that a block of the history is a native call of."""
+        if not isinstance(block, dict):
+            return None
+        for kind in self._kinds:
+            if kind.call_type == block.get("type") and kind.owns_call(block):
+                return kind
+        return None
+
+    def of_result(self, block: object) -> Kind | None:
+        """The kind that a block of the history is a native call's result of."""
+        block_type = block.get("type") if isinstance(block, dict) else None
+        return self._results.get(block_type) if isinstance(block_type, str) else None
+
+
+KINDS = Kinds(
+    [
+        WebSearchKind(),
+    ]
+)
