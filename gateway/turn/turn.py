@@ -12,6 +12,7 @@ from typing import Any
 from gateway.errors import RequestTooLarge, UpstreamBroken
 from gateway.turn import jsonvalue
 from gateway.turn.calls import CallView, NativeCallView
+from gateway.turn.ending import WHOLE, RoundEnd, Runs, step_after
 from gateway.turn.ids import call_id
 from gateway.turn.kind import AnyTool, Block, Call, Outcome, make_call, refuse, result_block, tool_result
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
@@ -20,9 +21,6 @@ from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View,
 from gateway.turn.request import TurnRequest
 from gateway.turn.riding import EMPTY_DELTAS
 from gateway.turn.usage import Usage, iteration, latest, summed
-
-WHOLE = frozenset({"tool_use", "end_turn"})
-"""Stop reasons of a round that ended whole: only then are its calls run (rule 3)."""
 
 
 @dataclass(slots=True)
@@ -226,28 +224,20 @@ class Turn:
         """
         if not self.round_done:
             raise UpstreamBroken("Upstream's stream ended before its message did.")
-        last = self._last_round
+        said = self._round.ending.get("stop_reason")
+        calls = [view for view in self._round.views if isinstance(view, CallView)]
+        end = RoundEnd(
+            whole=said in WHOLE,
+            client_calls=any(view.kind == "tool_use" and not isinstance(view, CallView) for view in self._round.views),
+            gateway_calls=bool(calls),
+            last=self._last_round,
+            must_answer=self._must_answer,
+        )
+        runs, self.over, stop = step_after(end)
+        self._stop = said if stop is None else stop
         self.rounds_ended += 1
         self._usages.append(self._round.usage)
-        stop = self._round.ending.get("stop_reason")
-        gateway_calls = [view for view in self._round.views if isinstance(view, CallView)]
-        client_calls = any(view.kind == "tool_use" and not isinstance(view, CallView) for view in self._round.views)
-        runnable = gateway_calls if stop in WHOLE else []
-        if last and self._must_answer:
-            runnable = []
-            if gateway_calls and not client_calls and stop == "tool_use":
-                stop = "end_turn"
-        if client_calls and stop in WHOLE:
-            runnable = [view for view in runnable if isinstance(view, NativeCallView)]
-            stop = "tool_use"
-            self.over = True
-        elif not runnable:
-            self.over = True
-        elif last:
-            stop = "pause_turn"
-            self.over = True
-        self._stop = stop
-        self._calls = [self._counted(self._call(view)) for view in runnable]
+        self._calls = [self._counted(self._call(view)) for view in calls if _is_run(view, runs)]
         self._results = []
         return self._calls
 
@@ -328,6 +318,10 @@ class Turn:
         if self._request.declared.native:
             usage["server_tool_use"] = {name: self._returned[name] for name in self._rules.kinds.counters}
         return usage
+
+
+def _is_run(view: CallView, runs: Runs) -> bool:
+    return runs is Runs.ALL or (runs is Runs.NATIVE and view.tool.native)
 
 
 _TAKE = {
