@@ -1,8 +1,8 @@
 """A turn: all the rounds behind one client request, merged into one message.
 
 Sans-IO. The shell asks for the next upstream request, feeds the events of its answer, runs the calls that a round
-ended with and hands their outcomes back; every step adds what the client sees to ``out``. The rules cited are those of
-the contract, "A turn".
+ended with and hands their outcomes back; every step adds what the client sees to ``out``. The rules cited are those
+in :mod:`gateway.turn`.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Usage counters: the last value of each within a round, summed over the rounds of a turn.
 
-Rule 8 of the contract. A counter is an integer, at the top or inside an object; everything else (a tier's name, null)
+Rule 8. A counter is an integer, at the top or inside an object; everything else (a tier's name, null)
 is the last round's.
 """
 
