@@ -45,14 +45,16 @@ class Reply(msgspec.Struct):
     tool_calls: list[WholeCall] | None = None
 
 
-class TokenLogprob(msgspec.Struct):
+class ChatLogprob(msgspec.Struct):
+    """Of one sampled token of a chat completion."""
+
     logprob: float | None = None
 
 
 class Logprobs(msgspec.Struct):
     """``content``: of a chat completion; ``token_logprobs``: of a completion."""
 
-    content: list[TokenLogprob] | None = None
+    content: list[ChatLogprob] | None = None
     token_logprobs: list[float | None] | None = None
 
 

@@ -123,9 +123,11 @@ def translate_count(body: bytes, rules: TurnRules) -> bytes | None:
     if fields is None or "messages" not in fields:
         return None
     declared = read_tools(_value(fields, "tools"), rules.kinds, rules.aliases)
+    history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=frozenset())
+    if declared.upstream_tools is None and not history.translated:
+        return None
     if declared.upstream_tools is not None:
         fields["tools"] = jsonvalue.write(declared.upstream_tools)
-    history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=frozenset())
     fields["messages"] = b"[" + b",".join(history.messages) + b"]"
     return jsonvalue.write_fields(fields)
 
