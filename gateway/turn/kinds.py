@@ -28,15 +28,18 @@ class Kinds:
 
     def of_typed(self, entry: Mapping[str, Any]) -> Kind | None:
         """The kind that an entry of ``tools`` is the typed declaration of."""
-        return next((kind for kind in self._kinds if kind.is_typed(entry)), None)
+        for kind in self._kinds:
+            if kind.is_typed(entry):
+                return kind
+        return None
 
     def of_call(self, block: object) -> Kind | None:
         """The kind that a block of the history is a native call of."""
-        if not isinstance(block, dict):
-            return None
-        for kind in self._kinds:
-            if kind.call_type == block.get("type") and kind.owns_call(block):
-                return kind
+        if isinstance(block, dict):
+            block_type = block.get("type")
+            for kind in self._kinds:
+                if kind.call_type == block_type and kind.owns_call(block):
+                    return kind
         return None
 
     def of_result(self, block: object) -> Kind | None:

@@ -56,14 +56,21 @@ def read_tools(tools: object, kinds: Kinds, aliases: Mapping[str, str]) -> Decla
     upstream: list[Any] = []
     typed = False
     for place, entry in enumerate(tools):
-        kind = kinds.of_typed(entry) if isinstance(entry, dict) else None
-        if kind is not None:
+        declared: Sequence[AnyTool] = ()
+        kind = None
+        if isinstance(entry, dict):
+            function = stands_for(entry.get("type"), entry.get("name"), kinds, aliases)
+            if function is not None:
+                tool = kinds.functions[function].read_function(entry, aliased=entry["name"] in aliases)
+                declared = () if tool is None else (tool,)
+            else:
+                kind = kinds.of_typed(entry)
+        if kind is None:
+            upstream.append(entry)
+        else:
             typed = True
             declared = kind.read_typed(Declaration(entry, f"tools.{place}", tools))
             upstream += [tool.function for tool in declared]
-        else:
-            declared = _functions(entry, kinds, aliases)
-            upstream.append(entry)
         for tool in declared:
             if tool.name in ours:
                 first = f"tools.{places[tool.name]}"
@@ -80,14 +87,3 @@ def stands_for(declared_type: object, name: object, kinds: Kinds, aliases: Mappi
     if (declared_type is None or declared_type == "custom") and isinstance(name, str):
         return aliases.get(name, name if name in kinds.functions else None)
     return None
-
-
-def _functions(entry: object, kinds: Kinds, aliases: Mapping[str, str]) -> Sequence[AnyTool]:
-    """The hidden tool that an entry becomes, if it does."""
-    if not isinstance(entry, dict):
-        return ()
-    function = stands_for(entry.get("type"), entry.get("name"), kinds, aliases)
-    if function is None:
-        return ()
-    tool = kinds.functions[function].read_function(entry, aliased=entry["name"] in aliases)
-    return () if tool is None else (tool,)

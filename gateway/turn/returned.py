@@ -51,7 +51,11 @@ class ReturnedRound:
 
 def is_ours(block: object, kinds: Kinds) -> bool:
     """Whether a block of the history is a native call, the result of one, or thinking with our mark."""
-    return _is_marked(block) or kinds.of_call(block) is not None or kinds.of_result(block) is not None
+    if not isinstance(block, dict):
+        return False
+    if block.get("type") == "thinking":
+        return read_mark(block.get("signature")) is not None
+    return kinds.of_call(block) is not None or kinds.of_result(block) is not None
 
 
 def split(content: list[Any], path: str, kinds: Kinds, sealer: Sealer) -> list[ReturnedRound]:

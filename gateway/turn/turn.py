@@ -5,7 +5,6 @@ ended with and hands their outcomes back; every step adds what the client sees t
 in :mod:`gateway.turn`.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,8 +72,8 @@ class Turn:
         self._results: list[Block] = []
         self._calls: list[Call] = []
         self._ids = set(request.history.ids)
-        self._uses: Counter[str] = Counter()
-        self._returned: Counter[str] = Counter()
+        self._uses: dict[str, int] = {}
+        self._returned: dict[str, int] = {}
         self._stop: str | None = None
         self._retained = sum(map(len, request.fields.values()))
         if self._retained > self._rules.max_retained_bytes:
@@ -249,8 +248,8 @@ class Turn:
         limit = call.tool.max_uses
         if limit is None:
             return call
-        self._uses[call.tool.name] += 1
-        return call if self._uses[call.tool.name] <= limit else refuse(call)
+        uses = self._uses[call.tool.name] = self._uses.get(call.tool.name, 0) + 1
+        return call if uses <= limit else refuse(call)
 
     def answer(self, call: Call, outcome: Outcome, out: Out) -> None:
         """A call's outcome, to be given in call order; with the last one the next request is ready."""
@@ -267,8 +266,9 @@ class Turn:
         if block is not None:
             events = out if self.rounds_ended else self._opening
             self._cursor.close(self._cursor.open(block, events), events)
-            if tool.kind.counter is not None:
-                self._returned[tool.kind.counter] += outcome.error is None
+            counter = tool.kind.counter
+            if counter is not None and outcome.error is None:
+                self._returned[counter] = self._returned.get(counter, 0) + 1
         if call is self._calls[-1]:
             self._answered = True
             if self.rounds_ended:
@@ -316,7 +316,7 @@ class Turn:
         usage = summed(self._usages)
         usage["iterations"] = [iteration(one) for one in self._usages]
         if self._request.declared.native:
-            usage["server_tool_use"] = {name: self._returned[name] for name in self._rules.kinds.counters}
+            usage["server_tool_use"] = {name: self._returned.get(name, 0) for name in self._rules.kinds.counters}
         return usage
 
 
