@@ -25,7 +25,7 @@ from gateway.server.connection import ClientConnection
 from gateway.server.reach import listens, origin_at
 from gateway.server.workers import Workers, end_with_supervisor
 from gateway.settings import Settings, unknown_variables
-from gateway.tools.web_search import make_search
+from gateway.tools.runners import make_runners
 
 WORKER_ANSWERS_S = 30
 """How long a worker may take to answer its supervisor before it is taken for hung. Its start counts: long, on a part of
@@ -55,7 +55,7 @@ def serve(
             "messages-gateway doctor looks closer",
             upstream=settings.upstream,
         )
-    make_search(settings)  # a key that is missing stops the start here, not the first search
+    make_runners(settings, {})  # a key that is missing stops the start here, not the first call
     if not settings.seal_keys:
         # One key for all the workers; another process, or this one started anew, cannot open what it sealed.
         settings = settings.model_copy(update={"seal_keys": (SecretStr(secrets.token_urlsafe(32)),)})
