@@ -1,7 +1,9 @@
 """What a kind makes of a declaration: one tool, several, none, or no tool of the gateway's at all."""
 
 import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from gateway.turn import KINDS, Kinds, Turn, TurnRules, read_turn, translate_cou
 from gateway.turn.kind import AnyTool, Declaration
 from tests.support.clock import FUNCTION, ClockKind, ClockTool
 from tests.support.playbook import BASH, QUESTION, SEALER
+
+GATEWAY = Path(__file__).parents[2] / "gateway"
 
 
 class WallOfClocks(ClockKind):
@@ -65,3 +69,9 @@ def test_an_alias_is_the_operators_word() -> None:
 
 def test_without_its_kind_nothing_of_it_is_the_gateways() -> None:
     assert read_turn(body([FUNCTION, wall("utc")]), TurnRules(SEALER)) is None
+
+
+def test_only_its_kind_and_the_table_of_kinds_name_a_tool() -> None:
+    rooms = [*(GATEWAY / "turn").glob("*.py"), *(GATEWAY / "handling").glob("*.py"), GATEWAY / "app.py"]
+    naming = {path.name for path in rooms if re.search(r"web_search|web search", path.read_text(), re.IGNORECASE)}
+    assert naming == {"web_search.py", "kinds.py"}
