@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from gateway.errors import SettingsError
+from gateway.tools.search_providers import DEFAULT_PROVIDER, PROVIDERS
 
 ENV_PREFIX = "GATEWAY_"
 
@@ -59,6 +60,22 @@ def _pairs(value: object) -> object:
 
 def _origin(value: str) -> str:
     example = "give scheme, host and port alone, as in http://127.0.0.1:8000"
+    parts = _address(value, example)
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{value!r} has a path: {example}")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _base_url(value: str) -> str:
+    """An origin, and what of a path stands in front of the endpoint's own."""
+    example = "give scheme, host, port and what stands in front of the endpoint's own path, as in http://127.0.0.1:8888"
+    parts = _address(value, example)
+    if parts.query or parts.fragment:
+        raise ValueError(f"{value!r} goes on behind its path: {example}")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _address(value: str, example: str) -> SplitResult:
     if "@" in value:
         raise ValueError(f"an address takes no user and password: {example}")
     try:
@@ -70,9 +87,13 @@ def _origin(value: str) -> str:
         raise ValueError(f"{value!r} is no http:// or https:// address: {example}")
     if port == 0:
         raise ValueError(f"{value!r} has no port to connect to: {example}")
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(f"{value!r} has a path: {example}")
-    return f"{parts.scheme}://{parts.netloc}"
+    return parts
+
+
+def _provider(value: str) -> str:
+    if value not in PROVIDERS:
+        raise ValueError(f"{value!r} is none of {', '.join(map(repr, PROVIDERS))}")
+    return value
 
 
 def _secret(value: SecretStr) -> SecretStr:
@@ -119,6 +140,7 @@ def _paths(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Origin = Annotated[str, AfterValidator(_origin)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 Secrets = Annotated[tuple[Secret, ...], NoDecode, BeforeValidator(_items)]
 StringMap = Annotated[dict[str, str], NoDecode, BeforeValidator(_pairs)]
@@ -138,11 +160,11 @@ class Settings(BaseSettings):
     host: Annotated[str, Field(min_length=1)] = Field("127.0.0.1", description="Address to listen on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(9000, description="Port to listen on; 0 takes a free one.")
     workers: Count = Field(1, description="Server processes.")
-    search_provider: Literal["ddgs", "searxng", "brave", "tavily", "exa", "you"] = Field(
-        "ddgs", description="Who answers web_search; ddgs needs no key."
+    search_provider: Annotated[str, AfterValidator(_provider)] = Field(
+        DEFAULT_PROVIDER, description=f"Who answers web_search: {', '.join(PROVIDERS)}. The first needs no key."
     )
-    search_base_url: Origin | None = Field(
-        None, description="Another scheme, host and port for the provider's endpoint."
+    search_base_url: BaseUrl | None = Field(
+        None, description="Another scheme, host and port for the provider's endpoint, and a path in front of its own."
     )
     search_api_key: Secret | None = Field(None, description="The provider's key.")
     search_max_results: Count = Field(8, description="Results handed to the model per search.")
