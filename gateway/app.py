@@ -34,6 +34,7 @@ from gateway.tools.runner import AnyRunner
 from gateway.tools.runners import make_runners
 from gateway.turn import KINDS, Kinds, Sealer, TurnRules
 from gateway.upstream import Upstream
+from gateway.wire.globs import Globs
 from gateway.wire.rewrite import ModelMap
 
 FAREWELL_S = 2.0
@@ -178,5 +179,5 @@ def _services(settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner]
         model_rules=ModelRules(names, settings.max_tokens_cap, Windows(upstream)),
         dialect=UpstreamDialect(settings.upstream_dialect, upstream),
         turnstile=Turnstile(settings.max_concurrent_turns),
-        proxied=ModelMap(dict.fromkeys(settings.proxy_paths, "")),
+        proxied=Globs(settings.proxy_paths),
     )

@@ -15,6 +15,7 @@ from gateway.settings import Settings
 from gateway.tools.runner import AnyRunner
 from gateway.turn import TurnRules
 from gateway.upstream import Upstream
+from gateway.wire.globs import Globs
 from gateway.wire.rewrite import ModelMap
 
 
@@ -53,8 +54,8 @@ class Services:
     model_rules: ModelRules
     dialect: UpstreamDialect
     turnstile: Turnstile
-    proxied: ModelMap
-    """The paths that pass on, as names of a map."""
+    proxied: Globs
+    """The paths that pass on."""
 
     async def aclose(self) -> None:
         """Close what reaches out."""

@@ -9,7 +9,7 @@ from gateway.handling.proxy import proxy
 async def pass_on(exchange: Exchange, services: Services) -> None:
     """Answer with what upstream answers. Raises :class:`NotFound` for a path that is not listed."""
     path, method = exchange.scope["path"], exchange.scope["method"]
-    if not services.proxied.matches(path):
+    if not services.proxied.match(path):
         raise NotFound("there is nothing at this path")
     if method == "TRACE":  # its answer is the request, the key for upstream with it
         raise MethodNotAllowed("TRACE is not passed on", headers=((b"allow", b"GET, HEAD, POST, PUT, DELETE"),))

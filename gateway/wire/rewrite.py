@@ -45,10 +45,6 @@ class ModelMap:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def matches(self, name: str) -> bool:
-        """Whether a glob matches."""
-        return any(glob.match(name) for glob, _ in self._rules)
-
     def upstream_name(self, model: str) -> str:
         """The upstream model behind a client's name: the name itself where nothing matches."""
         return next((target for glob, target in self._rules if glob.match(model)), model)
