@@ -26,14 +26,12 @@ from gateway.handling.proxied import pass_on
 from gateway.handling.refuse import noting, refuse
 from gateway.handling.turnstile import Turnstile
 from gateway.handling.watch import Watch
-from gateway.model_server.dialect import UpstreamDialect
-from gateway.model_server.windows import ModelRules, Windows
+from gateway.model_server import ModelRules, ModelServer
 from gateway.routes import BY_PATH, MESSAGES, ROUTES, Handler
 from gateway.settings import Settings
 from gateway.tools.runner import AnyRunner
 from gateway.tools.runners import make_runners
 from gateway.turn import KINDS, Kinds, Sealer, TurnRules
-from gateway.upstream import Upstream
 from gateway.wire.globs import Globs
 from gateway.wire.rewrite import ModelMap
 
@@ -154,8 +152,12 @@ class _Attended:
 
 def _services(settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner]) -> Services:
     metrics = Metrics()
-    upstream = Upstream(
+    key = settings.upstream_api_key
+    upstream = ModelServer(
         settings.upstream,
+        key=key.get_secret_value() if key else None,
+        client_credentials=not settings.api_keys,
+        dialect=settings.upstream_dialect,
         connect_timeout_s=settings.connect_timeout_s,
         first_byte_timeout_s=settings.first_byte_timeout_s,
         idle_timeout_s=settings.idle_timeout_s,
@@ -176,8 +178,7 @@ def _services(settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner]
         metrics=metrics,
         ledger=Ledger(metrics, RequestLog(settings.log_level, settings.log_format)),
         names=names,
-        model_rules=ModelRules(names, settings.max_tokens_cap, Windows(upstream)),
-        dialect=UpstreamDialect(settings.upstream_dialect, upstream),
+        model_rules=ModelRules(names, settings.max_tokens_cap, upstream),
         turnstile=Turnstile(settings.max_concurrent_turns),
         proxied=Globs(settings.proxy_paths),
     )

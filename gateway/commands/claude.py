@@ -1,5 +1,6 @@
 """``messages-gateway claude``: Claude Code, pointed at this gateway, with the environment it needs."""
 
+import asyncio
 import os
 import shlex
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from types import FrameType
 
 import click
@@ -17,8 +18,9 @@ import httpx
 from pydantic import SecretStr
 
 from gateway.commands.child import Child
-from gateway.errors import MessagesGatewayError, UpstreamBroken
-from gateway.model_server.models import ServedModel, read_list
+from gateway.errors import MessagesGatewayError, UpstreamBroken, UpstreamError
+from gateway.model_server import ModelServer
+from gateway.model_server.listing import Listing, ServedModel
 from gateway.server.reach import origin_at
 from gateway.settings import ENV_PREFIX, Settings
 
@@ -157,7 +159,7 @@ def _start_gateway(settings: Settings, serve: Sequence[str]) -> Child:
 
 def _first_model(origin: str, keys: Sequence[SecretStr]) -> str:
     """The first model that the gateway, or upstream itself, lists at ``origin``; it wants one of ``keys``, if any."""
-    models = _ask_for_models(origin, {"authorization": f"Bearer {keys[0].get_secret_value()}"} if keys else {})
+    models = _ask_for_models(origin, keys[0] if keys else None)
     if not models:
         raise CannotStart("upstream serves no model")
     if len(models) > 1:
@@ -166,23 +168,27 @@ def _first_model(origin: str, keys: Sequence[SecretStr]) -> str:
     return models[0].id
 
 
-def _ask_for_models(origin: str, headers: Mapping[str, str]) -> list[ServedModel]:
+def _ask_for_models(origin: str, key: SecretStr | None) -> list[ServedModel]:
     try:
-        with _client(origin) as client:
-            answer = client.get("/v1/models", headers=headers)
-    except httpx.TransportError:
+        listing = asyncio.run(_list_models(ModelServer(origin, key=key.get_secret_value() if key else None)))
+    except (UpstreamError, TimeoutError):
         raise CannotStart(_unreachable(origin)) from None
-    if answer.status_code in (401, 403):
+    if listing.refused:
         raise CannotStart(
             f"{origin} wants a key: set GATEWAY_API_KEYS to one of the gateway's keys, or GATEWAY_UPSTREAM_API_KEY to "
             "upstream's"
         )
-    if answer.status_code != 200:
+    if listing.status != 200:
         raise CannotStart(_unreachable(origin))
     try:
-        return read_list(answer.content)
+        return listing.served()
     except UpstreamBroken as error:
         raise CannotStart(error.message) from None
+
+
+async def _list_models(server: ModelServer) -> Listing:
+    async with aclosing(server), asyncio.timeout(_TIMEOUT_S):
+        return await server.list_models()
 
 
 def _unreachable(origin: str) -> str:

@@ -4,10 +4,9 @@ import asyncio
 from contextlib import suppress
 
 from gateway.errors import UpstreamBroken, UpstreamError
-from gateway.handling.exchange import Exchange
-from gateway.settings import Settings
+from gateway.handling.exchange import Exchange, Services
 from gateway.upstream import Response
-from gateway.wire.headers import Headers, header, upstream_headers
+from gateway.wire.headers import Headers, header
 
 LEFTOVER_S = 0.25
 """How long to wait for the end of an answer whose message is whole, so that its connection can be used again."""
@@ -15,24 +14,12 @@ LEFTOVER_S = 0.25
 EVENT_STREAM_TYPE = b"text/event-stream; charset=utf-8"
 JSON_TYPE = b"application/json"
 
-_OF_OWN_QUESTIONS = frozenset({b"authorization", b"x-api-key", b"accept-encoding"})
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 
 
-def asking_headers(exchange: Exchange, settings: Settings, *, identity: bool = True) -> Headers:
+def asking_headers(exchange: Exchange, services: Services, *, identity: bool = True) -> Headers:
     """The client's end-to-end headers for upstream; with ``identity`` it is to answer without a content encoding."""
-    key = settings.upstream_api_key
-    return upstream_headers(
-        exchange.scope["headers"],
-        upstream_api_key=None if key is None else key.get_secret_value(),
-        gateway_keys=bool(settings.api_keys),
-        identity=identity,
-    )
-
-
-def own_headers(exchange: Exchange, settings: Settings) -> Headers:
-    """For a question of the gateway's own: with the credentials that the client's request would have."""
-    return [field for field in asking_headers(exchange, settings) if field[0] in _OF_OWN_QUESTIONS]
+    return services.upstream.headers(exchange.scope["headers"], identity=identity)
 
 
 def expect_readable(response: Response, *, stream: bool) -> None:

@@ -9,12 +9,10 @@ from gateway.books.ledger import Ledger
 from gateway.books.metrics import Metrics
 from gateway.books.record import Record
 from gateway.handling.turnstile import Turnstile
-from gateway.model_server.dialect import UpstreamDialect
-from gateway.model_server.windows import ModelRules
+from gateway.model_server import ModelRules, ModelServer
 from gateway.settings import Settings
 from gateway.tools.runner import AnyRunner
 from gateway.turn import TurnRules
-from gateway.upstream import Upstream
 from gateway.wire.globs import Globs
 from gateway.wire.rewrite import ModelMap
 
@@ -45,14 +43,13 @@ class Services:
     """What lives as long as the server process. ``runners`` are of the kinds of tool, by their names."""
 
     settings: Settings
-    upstream: Upstream
+    upstream: ModelServer
     runners: Mapping[str, AnyRunner]
     rules: TurnRules
     metrics: Metrics
     ledger: Ledger
     names: ModelMap
     model_rules: ModelRules
-    dialect: UpstreamDialect
     turnstile: Turnstile
     proxied: Globs
     """The paths that pass on."""

@@ -1,7 +1,6 @@
 """``/v1/messages`` and ``count_tokens``: which of the ways a request takes, and what is changed of it before."""
 
 from gateway.books.record import model_of
-from gateway.handling.ask import own_headers
 from gateway.handling.classify import TokenRequest, classify
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxy import proxy
@@ -33,8 +32,8 @@ async def count_tokens(exchange: Exchange, services: Services) -> None:
 
 async def _apply_rules(exchange: Exchange, services: Services) -> None:
     if services.model_rules.in_force:
-        headers = own_headers(exchange, services.settings)
-        exchange.body, exchange.client_model = await services.model_rules.apply(exchange.body, headers)
+        client = exchange.scope["headers"]
+        exchange.body, exchange.client_model = await services.model_rules.apply(exchange.body, client)
 
 
 async def _turn(exchange: Exchange, services: Services, turn: Turn, tokens: TokenRequest | None) -> None:
@@ -57,7 +56,7 @@ async def _tokens(exchange: Exchange, services: Services, tokens: TokenRequest) 
 
 
 async def _dialect(exchange: Exchange, services: Services) -> Dialect:
-    return await services.dialect.find(own_headers(exchange, services.settings))
+    return await services.upstream.dialect(exchange.scope["headers"])
 
 
 def _note(exchange: Exchange) -> None:

@@ -6,11 +6,11 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl
 
-from gateway.handling.ask import own_headers
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxy import proxy
 from gateway.handling.refuse import JSON, send_whole
-from gateway.model_server.models import ServedModel, ask, client_models, find_model, model_page, read_list
+from gateway.model_server.listing import ServedModel
+from gateway.model_server.models import client_models, find_model, model_page
 from gateway.wire.headers import header, response_headers
 
 
@@ -35,9 +35,10 @@ def wants_anthropic(exchange: Exchange) -> bool:
 
 async def _answer(exchange: Exchange, services: Services, view: Callable[[list[ServedModel]], dict[str, Any]]) -> None:
     sent = perf_counter()
-    status, headers, body = await ask(services.upstream, own_headers(exchange, services.settings))
+    listing = await services.upstream.list_models(exchange.scope["headers"])
     exchange.record.rounds, exchange.record.upstream_ms = 1, (perf_counter() - sent) * 1000
-    if status == 200:
-        body = json.dumps(view(client_models(read_list(body), services.names))).encode()
-        headers = JSON
-    await send_whole(exchange.send, status, response_headers(headers), body)
+    if listing.status == 200:
+        body = json.dumps(view(client_models(listing.served(), services.names))).encode()
+        await send_whole(exchange.send, 200, JSON, body)
+    else:
+        await send_whole(exchange.send, listing.status, response_headers(listing.headers), listing.body)

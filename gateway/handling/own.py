@@ -1,18 +1,13 @@
 """What the gateway answers itself, for probes, scrapers and the curious."""
 
-import asyncio
 import json
 from importlib.metadata import version
 
 from gateway.asgi import STOPPING
-from gateway.errors import UpstreamError, error_body, error_type
-from gateway.handling.ask import own_headers
+from gateway.errors import error_body, error_type
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.refuse import JSON, send_whole
 from gateway.wire.headers import Headers
-
-READY_TIMEOUT_S = 5.0
-"""How long upstream may take to say that it is there."""
 
 _METRICS: Headers = [(b"content-type", b"text/plain; version=1.0.0; charset=utf-8")]
 
@@ -32,14 +27,7 @@ async def ready(exchange: Exchange, services: Services) -> None:
     if STOPPING in exchange.scope["state"]:
         await _not_ready(exchange, "the gateway is being stopped")
         return
-    try:
-        async with asyncio.timeout(READY_TIMEOUT_S):
-            response = await services.upstream.request("GET", "/health", own_headers(exchange, services.settings))
-        response.close()
-        is_well = response.status < 500
-    except (UpstreamError, TimeoutError):
-        is_well = False
-    if is_well:
+    if await services.upstream.is_ready():
         await send_json(exchange, {"status": "ready"})
     else:
         await _not_ready(exchange, "upstream cannot be reached, or says that it is not well")

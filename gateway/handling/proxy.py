@@ -26,7 +26,7 @@ async def proxy(exchange: Exchange, services: Services) -> None:
     so that the client can tell.
     """
     record = exchange.record
-    headers = asking_headers(exchange, services.settings, identity=exchange.client_model is not None)
+    headers = asking_headers(exchange, services, identity=exchange.client_model is not None)
     record.rounds = 1
     record.request = exchange.body
     started = perf_counter()

@@ -127,7 +127,7 @@ class _Run:
     async def _ask(self, answer: JsonAnswer | StreamAnswer) -> Response:
         services = self._services
         self._exchange.record.rounds = 1
-        headers = asking_headers(self._exchange, self._settings)
+        headers = asking_headers(self._exchange, services)
         response = await services.upstream.request("POST", self._translator.path, headers, self._body)
         try:
             if response.status != 200:

@@ -39,7 +39,7 @@ class _Run:
         self._exchange = exchange
         self._services = services
         self._settings = services.settings
-        self._headers = asking_headers(exchange, services.settings)
+        self._headers = asking_headers(exchange, services)
         self._unfolds = rounds.turn.stream and not rounds.streams
         """Whether the client's stream is made from JSON answers (rule 9's exception)."""
 

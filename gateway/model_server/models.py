@@ -1,51 +1,15 @@
-"""Which models upstream serves, and the list of them in Anthropic's shape."""
+"""The models that a client can ask for, in the shape of Anthropic's list (``GET /v1/models``)."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.errors import InvalidRequest, NotFound, UpstreamBroken
-from gateway.upstream import Headers, Upstream
+from gateway.errors import InvalidRequest, NotFound
+from gateway.model_server.listing import ServedModel
 from gateway.wire.rewrite import ModelMap
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """One entry of upstream's list. ``window`` is the context length in tokens, None where upstream does not say."""
-
-    id: str
-    created: float = 0
-    window: int | None = None
-
-
-def read_list(body: bytes) -> list[ServedModel]:
-    """The models of a ``GET /v1/models`` answer, OpenAI's shape with vLLM's ``max_model_len``.
-
-    A LoRA adapter without a window has its parent's. Raises :class:`UpstreamBroken` where that is no model list.
-    """
-    try:
-        entries = [entry for entry in json.loads(body)["data"] if isinstance(entry, dict)]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise UpstreamBroken("upstream's /v1/models is no list of models") from None
-    windows = {entry.get("id"): entry.get("max_model_len") for entry in entries if isinstance(entry.get("id"), str)}
-    models = []
-    for entry in entries:
-        window = entry.get("max_model_len") or windows.get(str(entry.get("parent")))
-        created = entry.get("created")
-        if isinstance(entry.get("id"), str):
-            models.append(
-                ServedModel(
-                    entry["id"],
-                    created if isinstance(created, int | float) and 0 <= created < 1e11 else 0,
-                    window if isinstance(window, int) and window > 0 else None,
-                )
-            )
-    return models
 
 
 def client_models(served: list[ServedModel], names: ModelMap) -> list[ServedModel]:
@@ -108,12 +72,3 @@ def find_model(models: list[ServedModel], model_id: str) -> dict[str, Any]:
         if model.id == model_id:
             return model_info(model)
     raise NotFound(f"model: {model_id}")
-
-
-async def ask(upstream: Upstream, headers: Headers) -> tuple[int, Headers, bytes]:
-    """Upstream's answer to ``GET /v1/models``: status, headers, body. Raises :class:`UpstreamError`."""
-    response = await upstream.request("GET", "/v1/models", headers)
-    try:
-        return response.status, response.headers, await response.read()
-    finally:
-        response.close()

@@ -1,18 +1,19 @@
 """Upstream's models in Anthropic's shape, as the SDK reads it."""
 
 import json
-from typing import Any
 
 import anthropic
+import httpx
 import pytest
 from anthropic.types import ModelInfo
 
-from gateway.errors import InvalidRequest, NotFound, UpstreamBroken
-from gateway.model_server.models import ServedModel, client_models, find_model, model_info, model_page, read_list
+from gateway.errors import InvalidRequest, NotFound
+from gateway.model_server.listing import ServedModel, read_listing
+from gateway.model_server.models import client_models, find_model, model_info, model_page
 from gateway.settings import Settings
 from gateway.wire.rewrite import ModelMap
 from tests.support.gateway import running_gateway
-from tests.support.upstream import ScriptedUpstream, json_answer
+from tests.support.upstream import Scripted, ScriptedUpstream, SeenRequest, json_answer
 
 VLLM = {
     "object": "list",
@@ -22,34 +23,10 @@ VLLM = {
         {"id": "other", "object": "model"},
     ],
 }
-SERVED = read_list(json.dumps(VLLM).encode())
+SERVED = read_listing(200, [], json.dumps(VLLM).encode()).served()
 NAMES = ModelMap(
     {"claude-*": "qwen3", "claude-opus-4-8": "other", "small": "other", "gone": "nowhere", "qwen3": "other"}
 )
-
-
-def test_upstreams_list_is_read() -> None:
-    assert read_list(json.dumps(VLLM).encode()) == [
-        ServedModel("qwen3", 1796019709, 40960),
-        ServedModel("lora", 1796019709, 40960),
-        ServedModel("other", 0, None),
-    ]
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"data":5}', b"null", b'{"data":null}', b"[" * 100_000])
-def test_what_is_no_list_is_upstreams_fault(body: bytes) -> None:
-    with pytest.raises(UpstreamBroken):
-        read_list(body)
-
-
-def test_odd_entries_are_left_out_or_read_as_far_as_they_can_be() -> None:
-    data: list[Any] = [
-        "x",
-        {"id": 5},
-        {"id": "a", "created": "soon", "max_model_len": "big"},
-        {"id": "b", "created": 1e30},
-    ]
-    assert read_list(json.dumps({"data": data}).encode()) == [ServedModel("a"), ServedModel("b")]
 
 
 def test_a_model_has_every_field_that_the_sdk_knows() -> None:
@@ -148,3 +125,26 @@ async def test_upstreams_error_passes() -> None:
         answer = await gateway.client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
     assert (answer.status_code, answer.content) == (401, b'{"error":"Unauthorized"}')
     assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.anyio
+async def test_each_client_is_told_what_upstream_tells_it() -> None:
+    """Whatever is known already: a key that upstream does not know gets its 401, and another key its own list."""
+
+    def answer(request: SeenRequest) -> Scripted:
+        key = request.header(b"x-api-key")
+        return json_answer(VLLM) if key == b"staff" else json_answer({"data": [{"id": "qwen3"}]}, 200 if key else 401)
+
+    async with ScriptedUpstream(answer) as upstream, running_gateway(Settings(upstream=upstream.origin)) as gateway:
+
+        async def models(**key: str) -> httpx.Response:
+            return await gateway.client.get("/v1/models", headers={"anthropic-version": "2023-06-01", **key})
+
+        staff, guest, nobody = (
+            await models(**{"x-api-key": "staff"}),
+            await models(**{"x-api-key": "g"}),
+            await models(),
+        )
+    assert [model["id"] for model in staff.json()["data"]] == ["qwen3", "lora", "other"]
+    assert [model["id"] for model in guest.json()["data"]] == ["qwen3"]
+    assert nobody.status_code == 401

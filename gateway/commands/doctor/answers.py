@@ -10,6 +10,7 @@ import httpx
 
 from gateway.commands.doctor.check import Check
 from gateway.commands.vllm.families import family_of
+from gateway.model_server.listing import ServedModel
 
 _DOCS = "https://docs.vllm.ai/en/latest/features"
 _MARKUP = re.compile(
@@ -17,19 +18,6 @@ _MARKUP = re.compile(
     r"|\"name\"\s*:\s*\"web_search\""
 )
 """A call as models write it, before a parser takes it out of the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """One entry of upstream's model list.
-
-    ``root`` is the repository or folder that vLLM loaded, ``owner`` the kind of server, ``window`` in tokens.
-    """
-
-    id: str
-    root: str
-    owner: str
-    window: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +46,6 @@ class Answer:
         return any(block.get("type") == "tool_use" for block in self.blocks)
 
 
-def read_served(answer: httpx.Response) -> list[Served]:
-    """The models of a ``GET /v1/models`` answer; empty where it is no list of models."""
-    value = _json(answer)
-    entries = value.get("data") if isinstance(value, dict) and answer.status_code == 200 else None
-    return [
-        Served(entry["id"], str(entry.get("root", "")), str(entry.get("owned_by", "")), _number(entry, "max_model_len"))
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str)
-    ]
-
-
 def read_answer(answer: httpx.Response) -> Answer:
     """A Messages answer, or what upstream says is wrong."""
     if answer.status_code in (401, 403):
@@ -84,7 +61,7 @@ def read_answer(answer: httpx.Response) -> Answer:
     return Answer(answer.status_code, trouble=f"HTTP {answer.status_code}: {str(words or 'no message')[:300]}")
 
 
-def tool_calls(model: Served, free: Answer, forced: Answer) -> Check:
+def tool_calls(model: ServedModel, free: Answer, forced: Answer) -> Check:
     """Whether calls come back as ``tool_use``: one that the model may make, and one that it must."""
     refused = next((answer for answer in (free, forced) if not answer.is_message), None)
     if refused is not None and "tool-call-parser" in refused.trouble:
@@ -110,7 +87,7 @@ def _late(answer: Answer) -> Check:
     return Check("tool calls", "note", what, "try again when the model server has less to do")
 
 
-def reasoning(model: Served, answers: Sequence[Answer]) -> Check:
+def reasoning(model: ServedModel, answers: Sequence[Answer]) -> Check:
     """Whether thinking stays out of the text."""
     if any("<think>" in answer.text or "</think>" in answer.text for answer in answers):
         family = family_of(model.id, model.root)
@@ -124,7 +101,7 @@ def reasoning(model: Served, answers: Sequence[Answer]) -> Check:
     return Check("reasoning", "ok", "no <think> in the text, and no thinking")
 
 
-def _tool_fix(model: Served) -> str:
+def _tool_fix(model: ServedModel) -> str:
     family = family_of(model.id, model.root)
     if family is None:
         flags, names = "--enable-auto-tool-choice --tool-call-parser NAME", f"{_DOCS}/tool_calling/"
@@ -132,15 +109,10 @@ def _tool_fix(model: Served) -> str:
     return _restart(model, " ".join(family.tool_flags), None)
 
 
-def _restart(model: Served, flags: str, names: str | None) -> str:
+def _restart(model: ServedModel, flags: str, names: str | None) -> str:
     if model.owner != "vllm":
         return f"restart the model server with its parser for this model (vLLM: {flags})"
     return f"restart vLLM with {flags}" + (f" (NAME for your model: {names})" if names else "")
-
-
-def _number(entry: dict[str, Any], name: str) -> int | None:
-    value = entry.get(name)
-    return value if isinstance(value, int) and value > 0 else None
 
 
 def _json(answer: httpx.Response) -> Any:

@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import httpx
 
-from gateway.commands.doctor.answers import Answer, Served, read_answer, read_served, reasoning, tool_calls
+from gateway.commands.doctor.answers import Answer, read_answer, reasoning, tool_calls
 from gateway.commands.doctor.check import Check
+from gateway.errors import UpstreamBroken, UpstreamError
+from gateway.model_server import ModelServer
+from gateway.model_server.listing import Listing, ServedModel
 from gateway.server.reach import LOOPBACK, address_of, origin_at
 from gateway.settings import Settings
 from gateway.wire.rewrite import ModelMap
@@ -42,26 +46,31 @@ async def examine_upstream(settings: Settings, patience: Patience) -> AsyncItera
         yield Check("upstream", "problem", f"{settings.upstream} is the gateway's own address", _ADDRESS)
         return
     key = settings.upstream_api_key
-    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
-    # asyncio.timeout bounds the whole of an answer: httpx's own limit starts anew with each byte. Half of it is for the
-    # connection, lest a host that takes none pass for a server that does not answer.
-    timeout = httpx.Timeout(None, connect=min(settings.connect_timeout_s, patience.listing_s / 2))
+    # Half of the patience is for the connection, lest a host that takes none pass for a server that does not answer.
+    connect_timeout_s = min(settings.connect_timeout_s, patience.listing_s / 2)
+    secret = key.get_secret_value() if key else None
+    try:
+        async with (
+            aclosing(ModelServer(settings.upstream, key=secret, connect_timeout_s=connect_timeout_s)) as server,
+            asyncio.timeout(patience.listing_s),
+        ):
+            listing = await server.list_models()
+    except TimeoutError:
+        yield _mute(settings.upstream, patience.listing_s)
+        return
+    except UpstreamError as error:
+        yield await _unreachable(settings, error)
+        return
+    served = listing.models
+    if not served:
+        yield _no_models(settings, listing)
+        return
     async with httpx.AsyncClient(
-        base_url=settings.upstream, headers=headers, trust_env=False, timeout=timeout
+        base_url=settings.upstream,
+        headers={"authorization": f"Bearer {secret}"} if secret else {},
+        trust_env=False,
+        timeout=httpx.Timeout(None, connect=connect_timeout_s),
     ) as client:
-        try:
-            async with asyncio.timeout(patience.listing_s):
-                listing = await client.get("/v1/models")
-        except TimeoutError:
-            yield _mute(settings.upstream, patience.listing_s)
-            return
-        except httpx.TransportError as error:
-            yield await _unreachable(settings, error)
-            return
-        served = read_served(listing)
-        if not served:
-            yield _no_models(settings, listing)
-            return
         yield Check("upstream", "ok", f"{settings.upstream} serves {', '.join(model.id for model in served)}")
         names = ModelMap(settings.model_map)
         model = next((model for model in served if model.id in settings.model_map.values()), served[0])
@@ -80,10 +89,10 @@ def _is_own_address(settings: Settings) -> bool:
     return port == settings.port and host in here
 
 
-async def _unreachable(settings: Settings, error: httpx.TransportError) -> Check:
+async def _unreachable(settings: Settings, error: UpstreamError) -> Check:
     upstream = settings.upstream
-    if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        what = f"{upstream} takes connections, but does not answer in HTTP ({type(error).__name__})"
+    if isinstance(error, UpstreamBroken):
+        what = f"{upstream} takes connections, but does not answer in HTTP ({error})"
         return Check("upstream", "problem", what, _ADDRESS)
     found = await _elsewhere(upstream)
     what = f"nothing answers at {upstream}"
@@ -114,31 +123,31 @@ async def _elsewhere(upstream: str) -> str | None:
 
     async def serves(origin: str) -> bool:
         try:
-            # 401 too: vLLM with an API key.
-            return bool(read_served(answer := await client.get(f"{origin}/v1/models"))) or answer.status_code == 401
-        except httpx.TransportError:
+            async with aclosing(ModelServer(origin)) as server, asyncio.timeout(2):
+                listing = await server.list_models()
+        except (UpstreamError, TimeoutError):
             return False
+        return bool(listing.models) or listing.status == 401  # vLLM with an API key
 
-    async with httpx.AsyncClient(trust_env=False, timeout=2) as client:
-        found = await asyncio.gather(*(serves(origin) for origin in origins))
+    found = await asyncio.gather(*(serves(origin) for origin in origins))
     return next((origin for origin, there in zip(origins, found, strict=True) if there), None)
 
 
-def _no_models(settings: Settings, listing: httpx.Response) -> Check:
+def _no_models(settings: Settings, listing: Listing) -> Check:
     upstream = settings.upstream
-    if listing.status_code in (401, 403):
+    if listing.refused:
         set_one = "export GATEWAY_UPSTREAM_API_KEY=…, the key that the model server was started with"
         if settings.upstream_api_key:
             return Check("upstream", "problem", f"{upstream} rejects GATEWAY_UPSTREAM_API_KEY", set_one)
         return Check("upstream", "problem", f"{upstream} wants a key", set_one)
-    what = f"{upstream} answers, but its /v1/models is no list of models (HTTP {listing.status_code})"
+    what = f"{upstream} answers, but its /v1/models is no list of models (HTTP {listing.status})"
     return Check("upstream", "problem", what, _ADDRESS)
 
 
 # The model
 
 
-def _window(model: Served, settings: Settings) -> Iterator[Check]:
+def _window(model: ServedModel, settings: Settings) -> Iterator[Check]:
     if model.window is None:
         yield Check("window", "note", f"{model.id}: upstream does not say how long its window is")
         return
@@ -158,7 +167,7 @@ def _window(model: Served, settings: Settings) -> Iterator[Check]:
         yield Check("window", "note", what, "serve the model with a longer window (vLLM: --max-model-len)")
 
 
-def _names(served: list[Served], model: Served, names: ModelMap, settings: Settings) -> Iterator[Check]:
+def _names(served: list[ServedModel], model: ServedModel, names: ModelMap, settings: Settings) -> Iterator[Check]:
     ids = {model.id for model in served}
     for pattern, target in settings.model_map.items():
         if target not in ids:
@@ -175,7 +184,7 @@ def _names(served: list[Served], model: Served, names: ModelMap, settings: Setti
 
 
 async def _conversation(
-    client: httpx.AsyncClient, model: Served, settings: Settings, patience: Patience
+    client: httpx.AsyncClient, model: ServedModel, settings: Settings, patience: Patience
 ) -> AsyncIterator[Check]:
     async def ask(body: dict[str, object]) -> Answer:
         return await _ask(client, body, patience.answer_s)
