@@ -11,7 +11,7 @@ from gateway.tools import web_search
 from gateway.tools.search_providers import DEFAULT_PROVIDER, PROVIDERS, Address, Provider
 from gateway.tools.web_search import make_backend, make_search
 from gateway.tools.web_search.http import HttpSearch
-from gateway.turn.tool import SearchCall
+from gateway.turn.web_search import SearchCall
 from tests.support.upstream import ScriptedUpstream, json_answer
 
 pytestmark = pytest.mark.anyio
