@@ -141,13 +141,19 @@ class NativeCallView(CallView):
 
 
 def read_input(text: str) -> Any:
-    """What the ``anthropic`` SDK's accumulator reads of the pieces of a block's ``input``; {} where there are none."""
+    """What the ``anthropic`` SDK's accumulator reads of the pieces of a block's ``input``; {} where there are none.
+
+    That reads no value nested over 200 deep; a whole one is read all the same, for a stream has it whole, too.
+    """
     if not text:
         return {}
     try:
         return jiter.from_json(text.encode(), partial_mode=True)
     except ValueError:
-        return {}
+        try:
+            return jsonvalue.read(text.encode())
+        except jsonvalue.Unreadable:
+            return {}
 
 
 def _begins_object(text: str) -> bool:

@@ -15,11 +15,16 @@ def call_id(upstream_id: str, taken: set[str], prefix: str) -> str:
     written = prefix + "".join(
         chr(byte) if byte < 128 and chr(byte).isalnum() else f"_{byte:02x}" for byte in upstream_id.encode("utf-8")
     )
-    unique, number = written, 1
-    while unique in taken:
-        number += 1
-        unique = f"{written}__{number}"
-    return unique
+    if written not in taken:
+        return written
+    # Steps that double, then halves: of an id that came a thousand times, not all thousand are looked for again.
+    used, free = 1, 2
+    while f"{written}__{free}" in taken:
+        used, free = free, 2 * free
+    while free - used > 1:
+        middle = (used + free) // 2
+        used, free = (middle, free) if f"{written}__{middle}" in taken else (used, middle)
+    return f"{written}__{free}"
 
 
 def upstream_id(call_id: str, prefix: str) -> str:

@@ -70,7 +70,7 @@ class View:
     def follow(self, before: "View") -> None:
         """The block comes after ``before``, whose token ids may still wait for a visible delta."""
         if not self.hidden:
-            self.waiting.take(before.waiting.leave())
+            self.waiting, before.waiting = before.waiting, self.waiting
 
     def open(self, out: Out) -> None:
         """The block has started."""
@@ -164,13 +164,17 @@ class TextView(View):
 
     def __init__(self, start: Event, cursor: Cursor, *, sniff: bool) -> None:
         super().__init__({**start, "text": ""}, cursor)
-        self._held = _text_of(start, "text")
+        begun = _text_of(start, "text")
+        self._held = [begun] if begun else []
+        """All of the text so far, while none of it is shown."""
+        self._lead = ""
+        """Of that, what stands behind the white space: the beginning of a tag."""
         self._sniff = sniff
         self._early: list[Event] = []
         """Citations of the text that is held."""
         self._think: _Think | None = None
-        if self._held:
-            self.pieces.add(self._held)
+        if begun:
+            self.pieces.add(begun)
 
     @property
     def visible(self) -> bool:
@@ -179,7 +183,7 @@ class TextView(View):
 
     def open(self, out: Out) -> None:
         if self._held:
-            self._advance("", out)
+            self._advance(self._held.pop(), out)
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         piece = self._piece(event)
@@ -201,8 +205,8 @@ class TextView(View):
     def close(self, out: Out) -> None:
         if self._think is not None:
             self._think.finish(out)
-        elif self._index < 0 and self._held.strip():
-            self._begin(self._held, out)
+        elif self._index < 0 and self._lead:
+            self._begin("".join(self._held), out)
         if self._index >= 0:
             self._cursor.close(self._index, out)
 
@@ -213,14 +217,16 @@ class TextView(View):
     def _advance(self, piece: str, out: Out) -> None:
         """Text while no text block is visible: white space, a tag that may begin, or thinking."""
         if self._think is None:
-            self._held += piece
-            visible = self._held.lstrip()
+            self._held.append(piece)
+            visible = self._lead + piece if self._lead else piece.lstrip()
             if not visible or (self._sniff and len(visible) < len(OPENING) and OPENING.startswith(visible)):
+                self._lead = visible
                 return
+            held = "".join(self._held)
             if not (self._sniff and visible.startswith(OPENING)):
-                self._begin(self._held, out)
+                self._begin(held, out)
                 return
-            self._think = _Think(self._held[: -len(visible)], self._cursor, self.waiting, out)
+            self._think = _Think(held[: -len(visible)], self._cursor, self.waiting, out)
             piece = visible[len(OPENING) :]
         text = self._think.feed(piece, out)
         if text:
@@ -228,7 +234,7 @@ class TextView(View):
             self._begin(text, out)
 
     def _begin(self, text: str, out: Out) -> None:
-        self._held = ""
+        self._held.clear()
         self._index = self._cursor.open(self.start, out)
         self._cursor.delta(self._index, {"type": "text_delta", "text": text}, out, self.waiting.leave())
         for event in self._early:
@@ -243,7 +249,7 @@ class _Think:
         self._cursor = cursor
         self._waiting = waiting
         self._held = ""
-        self._after: str | None = None
+        self._after: list[str] | None = None
         self._index = cursor.open({"type": "thinking", "thinking": "", "signature": ""}, out)
 
     def feed(self, piece: str, out: Out) -> str:
@@ -258,12 +264,12 @@ class _Think:
             self._held = ""
             if thinking:
                 self._say(thinking, out)
-            self._after = ""
+            self._after = []
             piece = rest
         text = piece.lstrip()
-        self._after += piece[: len(piece) - len(text)]
+        self._after.append(piece[: len(piece) - len(text)])
         if text:
-            self._close(ThinkMark(True, self._before, self._after, text_follows=True), out)
+            self._close(ThinkMark(True, self._before, "".join(self._after), text_follows=True), out)
         else:
             self._say("", out)
         return text
@@ -273,7 +279,7 @@ class _Think:
         closed = self._after is not None
         if not closed:
             self._say(self._held, out)
-        self._close(ThinkMark(closed, self._before, self._after or "", text_follows=False), out)
+        self._close(ThinkMark(closed, self._before, "".join(self._after or []), text_follows=False), out)
 
     def _say(self, thinking: str, out: Out) -> None:
         if thinking or self._waiting.tokens:

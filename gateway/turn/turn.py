@@ -32,10 +32,7 @@ class _Round:
     usage: Usage = field(default_factory=dict)
     ending: Event = field(default_factory=dict)
     extras: Event = field(default_factory=dict)
-
-    @property
-    def text_is_visible(self) -> bool:
-        return any(isinstance(view, TextView) and view.visible for view in self.views)
+    text_is_visible: bool = False
 
 
 class Turn:
@@ -186,6 +183,8 @@ class Turn:
         if self._open is None or event.get("index") != self._open_index:
             raise UpstreamBroken("Upstream ended a block that is not open.")
         self._open.close(out)
+        if isinstance(self._open, TextView) and self._open.visible:
+            self._round.text_is_visible = True
         self._open = None
 
     def _message_delta(self, event: Event, out: Out) -> None:
