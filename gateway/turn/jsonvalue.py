@@ -1,8 +1,10 @@
 """JSON as the core reads and writes it.
 
-Strict (no NaN, no lone surrogate), integers of any size kept, object keys in their order.
+Strict (no NaN), integers of any size kept, object keys in their order. A lone surrogate, which UTF-8 cannot hold and
+many a program writes as an escape where it cuts a text, is read as U+FFFD.
 """
 
+import re
 from typing import Any
 
 import msgspec
@@ -18,8 +20,21 @@ def read(data: bytes | msgspec.Raw) -> Any:
     """The value that ``data`` holds. Raises :class:`Unreadable`."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError as error:
         raise Unreadable(str(error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        whole = mended(bytes(data))
+        if whole == data:
+            raise Unreadable(str(error)) from error
+        try:
+            return msgspec.json.decode(whole)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise Unreadable(str(error)) from error
+
+
+def mended(data: bytes) -> bytes:
+    """``data`` with the escape of U+FFFD for that of each lone surrogate; of very many, only for the first."""
+    return _SURROGATE.sub(lambda found: rb"\ufffd" if len(found[0]) == _LONE else found[0], data, count=_MENDED)
 
 
 def write(value: Any) -> bytes:
@@ -51,4 +66,10 @@ def write_fields(fields: dict[str, bytes]) -> bytes:
     return b"{" + b",".join(write(name) + b":" + value for name, value in fields.items()) + b"}"
 
 
+_LONE = len(rb"\ud800")
+_SURROGATE = re.compile(
+    # What begins with a backslash of its own is no escape; a pair is one character.
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_MENDED = 100_000
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -86,7 +86,15 @@ def stream_error(event: Event) -> UpstreamStreamError:
 
 
 def read_event(data: bytes) -> Event:
-    """The JSON object of one SSE event. Raises :class:`UpstreamBroken`."""
+    """The JSON object of one SSE event, U+FFFD in it for each lone surrogate. Raises :class:`UpstreamBroken`."""
+    try:
+        return read_exact(data)
+    except UpstreamBroken:
+        return read_exact(jsonvalue.mended(data))
+
+
+def read_exact(data: bytes) -> Event:
+    """The same of an event without a lone surrogate: what was read is what ``data`` says."""
     try:
         return _EVENT.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

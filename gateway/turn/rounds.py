@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
 from gateway.turn import jsonvalue
 from gateway.turn.kind import Call
-from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
+from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_exact, read_message
 from gateway.turn.presentation import Out
 from gateway.turn.riding import TOKEN_FIELDS
 from gateway.turn.turn import Turn
@@ -59,6 +59,14 @@ class Rounds(Protocol):
         """The turn is over: end its message."""
 
 
+def _read(frame: Frame) -> tuple[Event, bytes | None]:
+    """A frame's event and, where it can go to the client as it came, its bytes. Raises :class:`UpstreamBroken`."""
+    try:
+        return read_exact(frame.data), frame.raw
+    except UpstreamBroken:
+        return read_event(frame.data), None
+
+
 class MessagesRounds:
     """Rounds as ``/v1/messages`` answers them; ``target`` is the client's."""
 
@@ -73,8 +81,8 @@ class MessagesRounds:
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
         turn = self.turn
         for frame in frames:
-            event = read_event(frame.data)
-            turn.feed(event, frame.raw if frame.event == event.get("type") else None, out)
+            event, raw = _read(frame)
+            turn.feed(event, raw if frame.event == event.get("type") else None, out)
             if turn.round_done:
                 return
 

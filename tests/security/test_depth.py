@@ -6,9 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
+from tests.support.events import events_in
 from tests.support.gateway import running_gateway
+from tests.support.playbook import BASH, QUESTION, SEARCH
 from tests.support.search import ScriptedSearch, found
-from tests.support.upstream import ScriptedUpstream, json_answer, message, text
+from tests.support.upstream import ScriptedUpstream, json_answer, message, sse, sse_answer, text, tool_use
 
 pytestmark = pytest.mark.anyio
 
@@ -57,3 +59,22 @@ async def test_a_forged_mark_or_id_breaks_nothing() -> None:
             history = [{"role": "assistant", "content": [block]}, {"role": "user", "content": "q"}]
             asked = {"model": "m", "max_tokens": 9, "messages": history}
             assert (await gateway.client.post("/v1/messages", json=asked)).status_code == 200
+
+
+@pytest.mark.parametrize("depth", [150, 201, 202, 300, 900])
+async def test_a_clients_call_is_the_same_in_json_and_in_a_stream_however_deep(depth: int) -> None:
+    inner = "[" * depth + "]" * depth
+    call = tool_use("Bash", {"command": 7})
+    body = json.dumps(message(call)).replace('{"command": 7}', f'{{"command": {inner}}}').encode()
+    events = sse(tool_use("Bash", [f'{{"command": {inner}}}'[:20], f'{{"command": {inner}}}'[20:]]))
+    inputs = []
+    for answer, stream in ((json_answer(body), False), (sse_answer(events), True)):
+        async with (
+            ScriptedUpstream(answer) as upstream,
+            running_gateway(Settings(upstream=upstream.origin), search=ScriptedSearch()) as gateway,
+        ):
+            asked = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": [SEARCH, BASH], "stream": stream}
+            got = await gateway.client.post("/v1/messages", json=asked)
+        pieces = (e["delta"]["partial_json"] for e in events_in(got.content) if e["type"] == "content_block_delta")
+        inputs.append(json.loads("".join(pieces)) if stream else got.json()["content"][0]["input"])
+    assert inputs == [{"command": json.loads(inner)}] * 2

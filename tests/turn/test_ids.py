@@ -31,3 +31,27 @@ def test_an_id_is_readable() -> None:
 )
 def test_an_id_not_made_here_stands_for_itself(foreign: str) -> None:
     assert upstream_id(foreign, PREFIX) == foreign
+
+
+def test_an_id_that_comes_again_is_numbered() -> None:
+    taken: set[str] = set()
+    for number in range(1, 1001):
+        made = call_id("call", taken, PREFIX)
+        assert made == ("srvtoolu_call" if number == 1 else f"srvtoolu_call__{number}")
+        taken.add(made)
+
+
+class Counted(set[str]):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def __contains__(self, one: object) -> bool:
+        self.asked += 1
+        return super().__contains__(one)
+
+
+def test_of_an_id_that_came_often_not_every_number_is_tried() -> None:
+    taken = Counted(["srvtoolu_call", *(f"srvtoolu_call__{number}" for number in range(2, 10_000))])
+    assert call_id("call", taken, PREFIX) == "srvtoolu_call__10000"
+    assert taken.asked < 50
