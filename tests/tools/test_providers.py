@@ -1,6 +1,7 @@
 """The HTTP providers: what each is asked, what its answers become, and every failure of every one of them."""
 
 import asyncio
+import gzip
 import json
 import logging
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import respx
 from gateway.tools.base import SearchBackend
 from gateway.tools.web_search import WebSearch, http, make_backend
 from gateway.turn.web_search import NO_RESULTS, SearchCall, SearchOutcome, SearchResult, UserLocation
+from tests.support.upstream import ScriptedUpstream, json_answer
 
 pytestmark = pytest.mark.anyio
 
@@ -393,10 +395,87 @@ async def test_an_answer_without_end_is_not_read_to_it(case: Case, monkeypatch: 
     check(outcome, case, "unreadable")
 
 
+BOMB = gzip.compress(b" " * 9_000_000)
+PACKED = {
+    "none": ("gzip", b"{}"),
+    "a part": ("gzip", gzip.compress(b"{}")[:-4]),
+    "a bomb": ("gzip", BOMB),
+    "a bomb in a bomb": ("gzip, gzip", gzip.compress(BOMB)),
+    "two codings": ("gzip, gzip", gzip.compress(gzip.compress(b"{}"))),
+    "another coding": ("br", b"{}"),
+}
+
+
 @every_provider
-async def test_an_answer_that_does_not_decompress_cannot_be_read(case: Case) -> None:
+@pytest.mark.parametrize("coding", PACKED)
+async def test_an_answer_that_does_not_unpack_to_one_cannot_be_read(case: Case, coding: str) -> None:
+    encoding, body = PACKED[coding]
+    async with ScriptedUpstream(json_answer(body, headers=[("content-encoding", encoding)])) as provider:
+        tool = WebSearch(
+            make_backend(case.name, base_url=provider.origin, api_key=KEY),
+            timeout_s=60,
+            concurrency=16,
+            max_results=8,
+            result_max_chars=20_000,
+        )
+        outcome = await tool.run(SearchCall("rust"))
+        await tool.aclose()
+    check(outcome, case, "unreadable")
+    assert len(provider.requests) == 1
+    assert provider.requests[0].header(b"accept-encoding") == b"gzip"
+
+
+HITS = {"brave": "web.results", "tavily": "results", "exa": "results", "you": "results.web", "searxng": "results"}
+
+
+def with_hits(case: Case, hits: list[Any]) -> bytes:
+    """The provider's answer with these results in place of its own."""
+    answer: Any = hits
+    for name in reversed(HITS[case.name].split(".")):
+        answer = {name: answer}
+    return json.dumps(answer).encode()
+
+
+GOOD = {"title": "Rust", "url": "https://rust-lang.org/"}
+RUST = SearchResult("Rust", "https://rust-lang.org/", "")
+
+
+@every_provider
+@pytest.mark.parametrize(
+    "odd", [5, None, [], "x", {}, {"title": "no address"}, {**GOOD, "url": 5}, {"url": ["x"]}], ids=repr
+)
+async def test_a_hit_that_is_none_does_not_hide_the_others(case: Case, odd: Any) -> None:
     with respx.mock() as mock:
-        answering(mock, case, stream=httpx.ByteStream(b"no gzip"), headers={"content-encoding": "gzip"})
+        answering(mock, case, content=with_hits(case, [odd, GOOD, odd]))
+        outcome = await run(case)
+    assert (outcome.error, outcome.results) == (None, (RUST,))
+
+
+@every_provider
+@pytest.mark.parametrize("odd", [5, None, ["x"], {}], ids=repr)
+async def test_of_a_hit_is_shown_what_can_be_read(case: Case, odd: Any) -> None:
+    texts = ("title", "description", "content", "page_age", "age", "published_date", "publishedDate")
+    hit = {**dict.fromkeys((*texts, "highlights", "snippets"), odd), "url": "https://rust-lang.org/"}
+    if odd == ["x"]:
+        hit |= {"highlights": [odd, 5], "snippets": [odd, 5]}
+    with respx.mock() as mock:
+        answering(mock, case, content=with_hits(case, [hit, GOOD]))
+        outcome = await run(case)
+    assert (outcome.error, outcome.results) == (None, (SearchResult(RUST.url, RUST.url, ""),))
+
+
+@every_provider
+async def test_half_a_character_is_shown_as_one(case: Case) -> None:
+    with respx.mock() as mock:
+        answering(mock, case, content=with_hits(case, [{**GOOD, "title": "Rust \ud83e and \ud83e\udd80"}]))
+        outcome = await run(case)
+    assert outcome.results == (SearchResult("Rust \ufffd and 🦀", RUST.url, ""),)
+
+
+@every_provider
+async def test_hits_of_which_none_can_be_read_are_no_empty_search(case: Case) -> None:
+    with respx.mock() as mock:
+        answering(mock, case, content=with_hits(case, [5, "x"]))
         outcome = await run(case)
     check(outcome, case, "unreadable")
 

@@ -52,8 +52,12 @@ class BraveSearch(HttpSearch):
 
     def read(self, body: bytes) -> list[SearchResult]:
         answer = self.decode(body, _Answer)
-        pages = answer.web.results if answer.web else []
-        return [SearchResult(page.title, page.url, page.description or "", page.page_age or page.age) for page in pages]
+        return [
+            SearchResult(
+                hit.text("title"), hit.text("url"), hit.text("description"), hit.text("page_age", "age") or None
+            )
+            for hit in self.hits(answer.web.results if answer.web else [])
+        ]
 
     def cause(self, status: int, body: bytes) -> Cause:
         try:
@@ -82,16 +86,8 @@ def _location_headers(location: UserLocation | None) -> dict[str, str]:
     return {name: part.strip() for name, part in parts.items() if part and part.isascii() and part.isprintable()}
 
 
-class _Page(msgspec.Struct):
-    title: str
-    url: str
-    description: str | None = None
-    page_age: str | None = None
-    age: str | None = None
-
-
 class _Web(msgspec.Struct):
-    results: list[_Page] = []
+    results: list[msgspec.Raw] = []
 
 
 class _Answer(msgspec.Struct):

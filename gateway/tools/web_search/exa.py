@@ -41,17 +41,15 @@ class ExaSearch(HttpSearch):
 
     def read(self, body: bytes) -> list[SearchResult]:
         return [
-            SearchResult(page.title or "", page.url, " … ".join(page.highlights or []), page.published_date)
-            for page in self.decode(body, _Answer).results
+            SearchResult(
+                hit.text("title"),
+                hit.text("url"),
+                " … ".join(hit.texts("highlights")),
+                hit.text("publishedDate") or None,
+            )
+            for hit in self.hits(self.decode(body, _Answer).results)
         ]
 
 
-class _Page(msgspec.Struct, rename="camel"):
-    url: str
-    title: str | None = None
-    published_date: str | None = None
-    highlights: list[str] | None = None
-
-
 class _Answer(msgspec.Struct):
-    results: list[_Page]
+    results: list[msgspec.Raw]

@@ -2,20 +2,25 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from math import ceil
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx
 import msgspec
 
 from gateway.tools.base import Cause, SearchFailed, SearchQuery
+from gateway.tools.inflate import ACCEPT_ENCODING, BoundedBody, TooLong, Undecodable
+from gateway.turn import jsonvalue
 from gateway.turn.web_search import SearchResult
 
-ANSWER_MAX_BYTES = 8 * 1024 * 1024
-"""A longer answer, once decompressed, is not read."""
+ANSWER_MAX_BYTES = 2 * 1024 * 1024
+"""A longer answer, as it comes or inflated, is not read. A hundred results with their texts have a tenth of it."""
+HITS_MAX = 1000
+"""Of a longer list of results, no more is read."""
 CONNECT_TIMEOUT_S = 10.0
 
 # httpx logs each URL at info level, httpcore headers at debug level: the query and the key.
@@ -50,7 +55,12 @@ class HttpSearch(ABC):
     def __init__(self, origin: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         self.url = (origin or self.origin) + self.path
         self.client = httpx.AsyncClient(
-            headers={"accept": "application/json", "user-agent": "messages-gateway", **(headers or {})},
+            headers={
+                "accept": "application/json",
+                "accept-encoding": ACCEPT_ENCODING,
+                "user-agent": "messages-gateway",
+                **(headers or {}),
+            },
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
             # The tool's slots bound the connections.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
@@ -74,7 +84,7 @@ class HttpSearch(ABC):
                 await response.aclose()
         except httpx.TimeoutException as error:
             raise SearchFailed(Cause.TIMED_OUT, self.label) from error
-        except httpx.DecodingError as error:
+        except (Undecodable, TooLong) as error:
             raise SearchFailed(Cause.BAD_ANSWER, self.label) from error
         except httpx.TransportError as error:
             raise SearchFailed(Cause.UNREACHABLE, self.label) from error
@@ -105,23 +115,36 @@ class HttpSearch(ABC):
         return (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
     def decode(self, body: bytes, shape: type[Shape]) -> Shape:
-        """``body`` as ``shape``.
+        """``body`` as ``shape``, whose lists of results are ``list[msgspec.Raw]``: see :meth:`hits`.
 
         Raises:
             SearchFailed: it is no JSON, or not of that shape.
         """
         try:
-            return msgspec.json.decode(body, type=shape)
+            try:
+                return msgspec.json.decode(body, type=shape)
+            except msgspec.DecodeError:
+                return msgspec.json.decode(jsonvalue.mended(body), type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SearchFailed(Cause.BAD_ANSWER, self.label) from error
 
+    def hits(self, listed: Iterable[msgspec.Raw]) -> list["Hit"]:
+        """The results of an answer that can be read, each by itself: one that is malformed does not hide the others.
+
+        Raises:
+            SearchFailed: there are some, and none of them can be read.
+        """
+        among = list(islice(listed, HITS_MAX))
+        read = [Hit(value) for value in map(_value, among) if isinstance(value, dict)]
+        if among and not read:
+            raise SearchFailed(Cause.BAD_ANSWER, self.label)
+        return read
+
     async def _body(self, response: httpx.Response) -> bytes:
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > ANSWER_MAX_BYTES:
-                raise SearchFailed(Cause.BAD_ANSWER, self.label)
-        return bytes(body)
+        body = BoundedBody(response.headers.get("content-encoding", ""), ANSWER_MAX_BYTES)
+        async for piece in response.aiter_raw():
+            body.feed(piece)
+        return body.whole()
 
     def _refused(self, response: httpx.Response, body: bytes) -> SearchFailed:
         cause = self.cause(response.status_code, body)
@@ -129,6 +152,30 @@ class HttpSearch(ABC):
         return SearchFailed(
             cause, self.label, detail=wait if cause is Cause.RATE_LIMITED else str(response.status_code)
         )
+
+
+class Hit:
+    """One result as the provider sent it. A member that is missing, or of another type than asked for, is empty."""
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        self._members = members
+
+    def text(self, *names: str) -> str:
+        """The first of these members that is a text, and not an empty one; "" where none is."""
+        found = (self._members.get(name) for name in names)
+        return next((value for value in found if isinstance(value, str) and value), "")
+
+    def texts(self, name: str) -> list[str]:
+        """The texts in the list that this member is."""
+        value = self._members.get(name)
+        return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _value(raw: msgspec.Raw) -> object:
+    try:
+        return jsonvalue.read(raw)
+    except jsonvalue.Unreadable:
+        return None
 
 
 def _wait_words(seconds: float | None) -> str:

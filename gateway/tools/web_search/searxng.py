@@ -31,18 +31,11 @@ class SearxngSearch(HttpSearch):
         if not answer.results and answer.unresponsive_engines:
             raise SearchFailed(Cause.ENGINES_SILENT, self.label)
         return [
-            SearchResult(page.title or "", page.url or "", page.content or "", page.published_date)
-            for page in answer.results
+            SearchResult(hit.text("title"), hit.text("url"), hit.text("content"), hit.text("publishedDate") or None)
+            for hit in self.hits(answer.results)
         ]
 
 
-class _Page(msgspec.Struct, rename={"published_date": "publishedDate"}):
-    url: str | None = None
-    title: str | None = None
-    content: str | None = None
-    published_date: str | None = None
-
-
 class _Answer(msgspec.Struct):
-    results: list[_Page]
-    unresponsive_engines: list[object] = []
+    results: list[msgspec.Raw]
+    unresponsive_engines: list[msgspec.Raw] = []

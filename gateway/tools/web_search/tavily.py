@@ -47,17 +47,10 @@ class TavilySearch(HttpSearch):
 
     def read(self, body: bytes) -> list[SearchResult]:
         return [
-            SearchResult(page.title or "", page.url, page.content or "", page.published_date)
-            for page in self.decode(body, _Answer).results
+            SearchResult(hit.text("title"), hit.text("url"), hit.text("content"), hit.text("published_date") or None)
+            for hit in self.hits(self.decode(body, _Answer).results)
         ]
 
 
-class _Page(msgspec.Struct):
-    url: str
-    title: str | None = None
-    content: str | None = None
-    published_date: str | None = None
-
-
 class _Answer(msgspec.Struct):
-    results: list[_Page]
+    results: list[msgspec.Raw]

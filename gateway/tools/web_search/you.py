@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.tools.base import SearchQuery
 from gateway.tools.web_search.countries import LISTED, country_code
-from gateway.tools.web_search.http import HttpSearch
+from gateway.tools.web_search.http import Hit, HttpSearch
 from gateway.turn.web_search import SearchResult
 
 _MAX_COUNT = 100
@@ -38,26 +38,19 @@ class YouSearch(HttpSearch):
 
     def read(self, body: bytes) -> list[SearchResult]:
         found = self.decode(body, _Answer).results
-        pages = [*(found.web or []), *(found.news or [])]
         return [
-            SearchResult(
-                page.title or "", page.url, " … ".join(page.snippets or [page.description or ""]), page.page_age
-            )
-            for page in pages
+            SearchResult(hit.text("title"), hit.text("url"), _snippet(hit), hit.text("page_age") or None)
+            for hit in self.hits([*(found.web or []), *(found.news or [])])
         ]
 
 
-class _Page(msgspec.Struct):
-    url: str
-    title: str | None = None
-    description: str | None = None
-    snippets: list[str] | None = None
-    page_age: str | None = None
+def _snippet(hit: Hit) -> str:
+    return " … ".join(hit.texts("snippets")) or hit.text("description")
 
 
 class _Sections(msgspec.Struct):
-    web: list[_Page] | None = None
-    news: list[_Page] | None = None
+    web: list[msgspec.Raw] | None = None
+    news: list[msgspec.Raw] | None = None
 
 
 class _Answer(msgspec.Struct):
