@@ -7,6 +7,9 @@ from typing import Protocol
 from gateway.errors import MessagesGatewayError
 from gateway.turn.web_search import ErrorCode, SearchOutcome, SearchResult, UserLocation
 
+HITS_MAX = 1000
+"""Of a longer list of results than that, no more is looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:

@@ -1,4 +1,4 @@
-"""Half a surrogate pair, which a program writes that cuts a text in the midst of a character: a turn goes on with it."""
+"""Half a surrogate pair, as a program writes it that cuts a text within a character: a turn goes on with it."""
 
 import json
 from typing import Any

@@ -12,15 +12,13 @@ from typing import Any, ClassVar, TypeVar
 import httpx
 import msgspec
 
-from gateway.tools.base import Cause, SearchFailed, SearchQuery
+from gateway.tools.base import HITS_MAX, Cause, SearchFailed, SearchQuery
 from gateway.tools.inflate import ACCEPT_ENCODING, BoundedBody, TooLong, Undecodable
 from gateway.turn import jsonvalue
 from gateway.turn.web_search import SearchResult
 
 ANSWER_MAX_BYTES = 2 * 1024 * 1024
 """A longer answer, as it comes or inflated, is not read. A hundred results with their texts have a tenth of it."""
-HITS_MAX = 1000
-"""Of a longer list of results, no more is read."""
 CONNECT_TIMEOUT_S = 10.0
 
 # httpx logs each URL at info level, httpcore headers at debug level: the query and the key.

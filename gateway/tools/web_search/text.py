@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from html import unescape
+from itertools import accumulate
 
 from gateway.turn.web_search import NO_RESULTS, SearchResult
 
 TITLE_MAX_CHARS = 200
 DATE_MAX_CHARS = 60
 SNIPPET_MAX_CHARS = 1000
+_BETWEEN = "\n\n"
 
 _INLINE = frozenset(
     (
@@ -22,48 +24,56 @@ _BREAKS = frozenset(
         "td", "th", "tr", "ul", "tbody", "thead",
     )
 )  # fmt: skip
-_UNSEEN = frozenset(("script", "style"))
-_MARKUP = _INLINE | _BREAKS | _UNSEEN
+_MARKUP = _INLINE | _BREAKS | {"script", "style"}
 _CONTROL = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 
 
-class _Plain(HTMLParser):
-    """Keeps the text; what looks like a tag but is no HTML (``List<String>``) is text too."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.pieces: list[str] = []
-        self._unseen = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in _MARKUP:
-            self.handle_data(self.get_starttag_text() or "")
-        elif tag in _UNSEEN:
-            self._unseen = tag
-        elif tag in _BREAKS:
-            self.pieces.append(" ")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in _MARKUP:
-            self.handle_data(f"</{tag}>")
-        elif tag == self._unseen:
-            self._unseen = ""
-        elif tag in _BREAKS:
-            self.pieces.append(" ")
-
-    def handle_data(self, data: str) -> None:
-        if not self._unseen:
-            self.pieces.append(data)
+# No part of a tag reaches over the next "<", and nothing is tried twice: the work grows with the text's length alone.
+_TAG = re.compile(r"""<(?:[!?][^<>]*+|/?([a-zA-Z][a-zA-Z0-9]*+)(?:[\s/](?>[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?)>""")
+_OPENING = re.compile(r"<!--|<(script|style)(?:[\s/][^<>]*+)?>", re.IGNORECASE)
+_CLOSING = {
+    "": re.compile("-->"),
+    "script": re.compile(r"</script[^<>]*+>", re.IGNORECASE),
+    "style": re.compile(r"</style[^<>]*+>", re.IGNORECASE),
+}
+# To read a number of a thousand digits takes the square of its length, and of more of them Python refuses it.
+_NO_CHARACTER = re.compile(r"&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{9,}+);?")
 
 
 def plain(raw: str, max_chars: int) -> str:
-    """``raw`` without HTML tags and entities, white space folded to single spaces, at most ``max_chars`` long."""
-    parser = _Plain()
-    # Markup takes room, but not this much: the parser need not see a whole page.
-    parser.feed(raw[: max_chars * 5])
-    parser.close()
-    text = "".join(parser.pieces).encode("utf-8", "replace").decode("utf-8")
+    """``raw`` without HTML tags and entities, white space folded to single spaces, at most ``max_chars`` long.
+
+    What looks like a tag but is no HTML (``List<String>``) is text.
+    """
+    # Markup takes room, but not this much.
+    seen = _TAG.sub(_in_place_of, _without_unseen(raw[: max_chars * 5]))
+    text = unescape(_NO_CHARACTER.sub("\ufffd", seen)).encode("utf-8", "replace").decode("utf-8")
     return _cut(" ".join(text.translate(_CONTROL).split()), max_chars)
+
+
+def _without_unseen(raw: str) -> str:
+    """The text without scripts, styles and comments; a comment that does not end is none."""
+    pieces, at, comments_end = [], 0, True
+    while opening := _OPENING.search(raw, at):
+        kind = (opening[1] or "").lower()
+        closing = _CLOSING[kind].search(raw, opening.end()) if kind or comments_end else None
+        pieces.append(raw[at : opening.start()])
+        if closing is not None:
+            at = closing.end()
+        elif kind:
+            at = len(raw)
+        else:
+            comments_end = False
+            pieces.append(opening[0])
+            at = opening.end()
+    return "".join([*pieces, raw[at:]])
+
+
+def _in_place_of(tag: re.Match[str]) -> str:
+    name = tag[1].lower() if tag[1] else ""
+    if name and name not in _MARKUP:
+        return tag[0]
+    return " " if name in _BREAKS else ""
 
 
 def clean(result: SearchResult) -> SearchResult:
@@ -86,14 +96,14 @@ def render(results: Sequence[SearchResult], max_chars: int) -> tuple[str, tuple[
     if not results:
         return NO_RESULTS, ()
     entries = [_entry(number, result) for number, result in enumerate(results, start=1)]
-    text = "\n\n".join(entries)
-    if len(text) <= max_chars:
-        return text, tuple(results)
+    lengths = list(accumulate(len(entry) + len(_BETWEEN) for entry in entries))
+    if lengths[-1] - len(_BETWEEN) <= max_chars:
+        return _BETWEEN.join(entries), tuple(results)
     for shown in range(len(results) - 1, 0, -1):
-        text = "\n\n".join([*entries[:shown], _cut_note(shown, len(results))])
-        if len(text) <= max_chars:
-            return text, tuple(results[:shown])
-    note = f"\n\n{_cut_note(1, len(results))}" if len(results) > 1 else "\n\n[Cut to fit.]"
+        note = _cut_note(shown, len(results))
+        if lengths[shown - 1] + len(note) <= max_chars:
+            return _BETWEEN.join([*entries[:shown], note]), tuple(results[:shown])
+    note = _BETWEEN + (_cut_note(1, len(results)) if len(results) > 1 else "[Cut to fit.]")
     if len(note) > max_chars // 2:
         note = ""  # the ellipsis says it
     return _cut(entries[0], max_chars - len(note)) + note, tuple(results[:1])

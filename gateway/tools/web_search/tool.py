@@ -5,12 +5,15 @@ import asyncio
 import structlog
 
 from gateway.books.log import describe
-from gateway.tools.base import Cause, SearchBackend, SearchFailed, SearchQuery
+from gateway.tools.base import HITS_MAX, Cause, SearchBackend, SearchFailed, SearchQuery
 from gateway.tools.web_search.domains import DomainFilter, read_url
 from gateway.tools.web_search.text import clean, render
 from gateway.turn.web_search import SearchCall, SearchOutcome, SearchResult
 
 _log = structlog.get_logger(__name__)
+
+DOMAINS_MAX = 2000
+"""How many domains a call may allow and block: each search reads them all."""
 
 _FILTERED_FACTOR = 3
 """How many times more results a filtered search asks for, so that enough are left."""
@@ -67,6 +70,8 @@ class WebSearch:
     async def _search(self, call: SearchCall) -> SearchOutcome:
         async with self._slots:
             try:
+                if len(call.allowed_domains) + len(call.blocked_domains) > DOMAINS_MAX:
+                    raise SearchFailed(Cause.TOO_LARGE, self._backend.label)
                 domains = DomainFilter(call.allowed_domains, call.blocked_domains)
                 found = await self._ask(self._query(call, domains))
                 text, shown = render(self._pick(found, domains), self._result_max_chars)
@@ -95,14 +100,17 @@ class WebSearch:
         return await self._backend.search(query)
 
     def _pick(self, found: list[SearchResult], domains: DomainFilter) -> list[SearchResult]:
-        """The first results that may be shown, each page once."""
+        """The first results that may be shown, each page once and each text read once."""
         picked: dict[tuple[str, ...], SearchResult] = {}
-        for result in found:
+        for result in found[:HITS_MAX]:
             address = read_url(result.url)
             if address is None or not domains.admits(address):
                 continue
             query_string = result.url.partition("#")[0].partition("?")[2]
-            picked.setdefault((address.host, address.path, query_string), clean(result))
+            page = (address.host, address.path, query_string)
+            if page in picked:
+                continue
+            picked[page] = clean(result)
             if len(picked) == self._max_results:
                 break
         return list(picked.values())
