@@ -6,84 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from recorder.rules import FIELD, QUERY_FIELD, Spans, nested_values, rules
+
 REDACTED = "[redacted]"
 
-Spans = list[tuple[int, int, str]]
-"""(start, end, kind) of parts of a text."""
-
-SECRET_HEADER = re.compile(
-    r"auth|cookie|token|secret|passw|credential|session|signature|(api|access|subscription|private)[-_]?key"
-)
-"""Stands somewhere in the lower-case name of a header that holds a credential; the two below are whole names."""
-_KEY_HEADER = re.compile(r"token|secret|passw|(api|access|subscription|private)[-_]?key")
+_KEY_NAME = r"(?:^|[-_])key$|(?:api|access|subscription|private)[-_]?key"
+SECRET_HEADER = re.compile(rf"auth|cookie|token|secret|passw|credential|session|signature|{_KEY_NAME}")
+"""Found in the lower-case name of a header that holds a credential; the two below are whole names."""
+_KEY_HEADER = re.compile(rf"token|secret|passw|{_KEY_NAME}")
 _LEAST = 8
 _WINDOW, _OVERLAP = 1 << 18, 1 << 14
-_NAME = (
-    r"(?:(?:api|access|secret|private|subscription)[-_]?key|secret|password|passwd|passphrase"
-    r"|token|credentials?|authorization)"
-)
-_NAME_HINTS = ("key", "secret", "passw", "token", "credential", "authorization")
-SECRET_FIELD = re.compile(rf"[\w-]*{_NAME}", re.IGNORECASE)
+SECRET_FIELD = re.compile(FIELD, re.IGNORECASE)
 """What a field that holds a credential is called: anything that ends so. Counters (``max_tokens``) do not."""
-_QUERY_NAME = rf"(?:{SECRET_FIELD.pattern}|key|token|auth|sig|signature|x-amz-[\w-]+)"
-SECRET_QUERY_FIELD = re.compile(_QUERY_NAME, re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A pattern whose last group (or whole match) is secret.
-
-    ``hints`` are a cheap test, in lower case. Where upper and lower case are one, the pattern is in lower case and so
-    is the text it is given: much quicker than IGNORECASE.
-    """
-
-    kind: str
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-    lower: bool
-
-
-def _rule(kind: str, hints: str | tuple[str, ...], pattern: str, *, lower: bool = False) -> _Rule:
-    return _Rule(kind, (hints,) if isinstance(hints, str) else hints, re.compile(pattern), lower)
-
-
-_RULES = (
-    _rule(
-        "private key",
-        "private key-----",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END[A-Z ]*-----|(?=[\"'])|\Z)",
-    ),
-    _rule("API key", "sk-", r"\bsk-[A-Za-z0-9_-]{16,}"),
-    _rule("API key", "tvly-", r"\btvly-[A-Za-z0-9_-]{10,}"),
-    _rule("API key", "bsa", r"\bBSA[A-Za-z0-9_-]{20,}"),
-    _rule("API key", "hf_", r"\bhf_[A-Za-z0-9]{20,}"),
-    _rule("API key", "gsk_", r"\bgsk_[A-Za-z0-9]{20,}"),
-    _rule("API key", "xai-", r"\bxai-[A-Za-z0-9]{20,}"),
-    _rule("API key", "nvapi-", r"\bnvapi-[A-Za-z0-9_-]{20,}"),
-    _rule("API key", "aiza", r"\bAIza[A-Za-z0-9_-]{30,}"),
-    _rule("access key", "akia", r"\bAKIA[A-Z0-9]{16}\b"),
-    _rule(
-        "access token",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        r"\b(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
-    ),
-    _rule("access token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
-    _rule("access token", "xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
-    _rule("access token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    _rule("credential", "bearer", r"\bbearer\s+((?=[^\s\"'\\]*\d)[\w.~+/=-]{12,})", lower=True),
-    _rule("credential", "basic", r"\bauthorization\W{1,4}basic\s+([\w+/=-]{8,})", lower=True),
-    _rule("password in a URL", "://", r"://[^/\s:@\"'\\]*:([^/\s@\"'\\]+)@"),
-    _rule("key in a URL", "=", rf"[?&;]{_QUERY_NAME}=([^&;#\s\"'<>\\`)]+)", lower=True),
-    _rule(
-        "key in JSON",
-        '"',
-        # what the second line leaves out is a token of the model's, with its log probability
-        rf"\"{SECRET_FIELD.pattern}\\?\"\s*:\s*\\?\"([^\"\\]{{8,}}+)"
-        r"(?!(?:\\.|[^\"\\])*\\?\"\s*,\s*\\?\"logprob)",
-        lower=True,
-    ),
-    _rule("assigned key", _NAME_HINTS, rf"{_NAME}\s*[=:]\s*[\"']?((?=[^\s\"']*\d)[\w.~+/-]{{12,}})", lower=True),
-)
+SECRET_QUERY_FIELD = re.compile(QUERY_FIELD, re.IGNORECASE)
 
 
 def header_credentials(headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -176,12 +111,13 @@ class Search:
 def _find(text: str, known: tuple[str, ...]) -> Spans:
     # the one letter that grows in lower case would shift the rest
     lower, found = text.replace("\u0130", "I").lower(), list[tuple[int, int, str]]()
-    for rule in _RULES:
+    for rule in rules():
         if any(hint in lower for hint in rule.hints):
             for match in rule.pattern.finditer(lower if rule.lower else text):
-                group = match.lastindex or 0
-                if match[group] != REDACTED:
+                group = 0 if rule.whole else match.lastindex or 0
+                if REDACTED not in match[group]:
                     found.append((match.start(group), match.end(group), rule.kind))
+    found += [(start, end, kind) for start, end, kind in nested_values(lower) if text[start:end] != REDACTED]
     for value in known:
         start = text.find(value)
         while start >= 0:

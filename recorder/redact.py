@@ -19,12 +19,12 @@ from recorder.credentials import (
     SECRET_HEADER,
     SECRET_QUERY_FIELD,
     Search,
-    Spans,
     cut_out,
     find_secrets,
     header_credentials,
 )
 from recorder.messages import delta_text, with_delta_text
+from recorder.rules import SCHEMA_TYPES, Spans
 from recorder.spool import Spool
 
 _BATCH = 1 << 16
@@ -139,9 +139,28 @@ def _fields(value: dict[str, Json], path: str, sweep: _Sweep) -> dict[str, Json]
 
 
 def _field(key: str, value: Json, path: str, sweep: _Sweep) -> Json:
-    if isinstance(value, str) and value not in ("", REDACTED) and SECRET_FIELD.fullmatch(key):
-        return _secret(path, sweep)
+    if SECRET_FIELD.fullmatch(key) and not _is_harmless(value):
+        return _below_secret(value, path, sweep)
     return _redact(value, path, sweep)
+
+
+def _below_secret(value: Json, path: str, sweep: _Sweep) -> Json:
+    """What a field with the name of a credential holds: each text in it is one."""
+    if isinstance(value, str):
+        return value if value in ("", REDACTED) else _secret(path, sweep)
+    if isinstance(value, list):
+        return [_below_secret(item, f"{path}.{number}", sweep) for number, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {name: _below_secret(item, f"{path}.{name}", sweep) for name, item in value.items()}
+    return value
+
+
+def _is_harmless(value: Json) -> bool:
+    """Is it a field's description, as the schema of a tool has it, or a token of the model's?"""
+    if not isinstance(value, dict):
+        return False
+    kind = value.get("type")
+    return "logprob" in value or (isinstance(kind, str) and kind.lower() in SCHEMA_TYPES)
 
 
 def _anonymous(body: Json, sweep: _Sweep) -> Json:

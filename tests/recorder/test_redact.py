@@ -30,8 +30,37 @@ SECRETS = {
     "PEM": PEM,
 }
 
+HEX = "0123456789abcdef" * 4
+MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zA0cD"
+"""32 letters and digits"""
+PGP = PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK").replace("MII", "Version: 1\n\nlQO")
+MORE_SECRETS = {
+    "Stripe": f"sk_live_{MIXED[:24]}",
+    "Stripe, restricted": f"rk_test_{MIXED}",
+    "Stripe, webhook": f"whsec_{MIXED}",
+    "npm": f"npm_{MIXED}abcd",
+    "PyPI": f"pypi-AgEIcHlwaS5vcmc{MIXED * 3}",
+    "SendGrid": f"SG.{MIXED[:22]}.{MIXED}{MIXED[:11]}",
+    "Google OAuth": f"ya29.{MIXED}",
+    "Google client": f"GOCSPX-{MIXED[:28]}",
+    "AWS, for a time": "ASIA" + "ABCDEFGH12345678",
+    "Azure client": f"abc8Q~{MIXED}",
+    "Vault": f"hvs.{MIXED}",
+    "Vault, batch": f"hvb.{MIXED}",
+    "Vault, before 1.10": f"s.{MIXED[:24]}",
+    "GitLab, deploy": f"gldt-{MIXED[:20]}",
+    "Slack, app hook": f"https://hooks.slack.com/services/T{MIXED[:9]}/B{MIXED[:9]}/{MIXED[:24]}",
+    "Square": f"sq0csp-{MIXED}{MIXED[:11]}",
+    "Mailchimp": f"{HEX[:32]}-us12",
+    "Telegram": f"123456789:AA{MIXED}a",
+    "Twilio": f"SK{HEX[:32]}",
+    "PEM, encrypted": PEM.replace("RSA PRIVATE", "ENCRYPTED PRIVATE"),
+    "PEM, OpenSSH": PEM.replace("RSA PRIVATE", "OPENSSH PRIVATE"),
+    "PGP": PGP,
+}
 
-@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+
+@pytest.mark.parametrize("secret", [*SECRETS.values(), *MORE_SECRETS.values()], ids=[*SECRETS, *MORE_SECRETS])
 def test_keys_are_known_by_their_look(secret: str) -> None:
     clean, kinds = redact_text(f"Use {secret} for it.")
     assert clean == f"Use {REDACTED} for it."
@@ -50,9 +79,30 @@ def test_keys_are_known_by_their_look(secret: str) -> None:
         (r"{\"client_secret\":\"abcdefgh\"}", r"{\"client_secret\":\"[redacted]\"}"),
         (f"export BRAVE_API_KEY={LETTERS}", "export BRAVE_API_KEY=[redacted]"),
         (f"İ api_key: '{LETTERS}' İ", "İ api_key: '[redacted]' İ"),
+        (f"DefaultEndpointsProtocol=https;AccountKey={MIXED}{MIXED}==", None),
+        (f"Endpoint=sb://x.net/;SharedAccessKey={MIXED}=", None),
+        (f"//registry.npmjs.org/:_authToken={MIXED}", None),
+        (f"aws_secret = '{MIXED}abcd/fgh' # key", None),
+        (f"https://x.azurewebsites.net/api/run?code={MIXED}{MIXED}==", None),
+        ("curl -u me:hunter2 https://example.org", "curl -u me:[redacted] https://example.org"),
+        ("curl -sSu 'me:hunter2' x", "curl -sSu 'me:[redacted]' x"),
+        ('{"cmd": "curl -X POST --user \\"me:hunter2\\" x"}', '{"cmd": "curl -X POST --user \\"me:[redacted]\\" x"}'),
+        ("postgres://me:p@ss@db:5432/x", "postgres://me:[redacted]@db:5432/x"),
+        ("redis://:hunter2@[::1]:6379", "redis://:[redacted]@[::1]:6379"),
+        ("amqp://me:a/b@mq/x", "amqp://me:[redacted]@mq/x"),
+        (r'{"url":"https:\/\/me:hunter2@example.org"}', r'{"url":"https:\/\/me:[redacted]@example.org"}'),
+        (
+            '{"api_key": {"value": "abcdefgh"}, "q": "abcdefgh"}',
+            '{"api_key": {"value": "[redacted]"}, "q": "abcdefgh"}',
+        ),
+        (r"{\"credentials\": [{\"a\": \"abcdefgh\"}, \"hgfedcba\"]}", None),
     ],
 )
-def test_keys_are_known_by_where_they_stand(said: str, left: str) -> None:
+def test_keys_are_known_by_where_they_stand(said: str, left: str | None) -> None:
+    if left is None:
+        left = redact_text(said)[0]
+        assert left.count(REDACTED) == said.count("hgfedcba") + 1
+        assert not any(secret in left for secret in (MIXED, "abcdefgh", "hgfedcba"))
     assert redact_text(said)[0] == left
     assert redact_text(left) == (left, [])
 
@@ -65,6 +115,13 @@ def test_keys_are_known_by_where_they_stand(said: str, left: str) -> None:
         "The bearer authentication of RFC 6750; task-1234567890123456 and risk-free.",
         "api_key = settings.api_key",
         '{"id":"chatcmpl-tool-8a83ba59f6660ac0","signature":"19137a8317c4403d86c552a7d49cada9"}',
+        '{"password": {"type": "string", "description": "what the user types"}}',
+        '{"token": {"id": 7, "text": "international", "logprob": -0.1}}',
+        "http://127.0.0.1:8000/users/me@example.org and ssh://git@example.org:22/x@y",
+        "https://example.org/login?code=invite-2026&state=x",
+        "curl -X POST -H 'a: b' http://example.org:8000/; useradd -u 1000:1000",
+        "socks.PORTABLE_TOKENS.abcdefghijklmnopqrstuvwx, this.s.abcdefgh1jklmnopqrstuvwx",
+        "ACCOUNTS and SKILLS: 2026-12-01T03:04:05 at 12:34567890, sk_live_mode, rk_test, npm_config_cache, pypi-server",
     ],
 )
 def test_what_only_looks_a_little_like_one_stays(harmless: str) -> None:
@@ -105,6 +162,43 @@ def test_a_field_with_the_name_of_a_credential(name: str) -> None:
     assert found == [f".mcp_servers.0.{name}"]
     said = json.dumps({name: "any-thing"})
     assert redact_text(said)[0] == said.replace("any-thing", REDACTED)
+
+
+NESTED = [
+    ({"value": "any-thing"}, {"value": REDACTED}),
+    (["any-thing", {"a": ["other", 5, None, ""]}], [REDACTED, {"a": [REDACTED, 5, None, ""]}]),
+    ({"type": "bearer", "is": "any-thing"}, {"type": REDACTED, "is": REDACTED}),
+]
+
+
+@pytest.mark.parametrize(("value", "left"), NESTED)
+@pytest.mark.parametrize("name", ["api_key", "credentials", "authorization", "x-functions-key"])
+def test_what_is_nested_below_such_a_name(name: str, value: Any, left: Any) -> None:
+    clean, found = redact_json({"a": {name: value, "b": "any-thing"}})
+    assert clean == {"a": {name: left, "b": "any-thing"}}
+    assert found[0].startswith(f".a.{name}.")
+
+
+def test_the_schema_of_a_field_with_such_a_name_stays() -> None:
+    described = {"type": "object", "properties": {"user": {"type": "string", "description": "Whose it is."}}}
+    tool = {"name": "login", "input_schema": {"type": "object", "properties": {"credentials": described}}}
+    assert redact_json(tool) == (tool, [])
+    token = {"token": {"id": 7, "text": " international", "logprob": -0.1}}
+    assert redact_json(token) == (token, [])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x-functions-key", "ocp-apim-subscription-key", "api-key", "x-goog-api-key", "x-my-own-key", "key", "x_acme_key"],
+)
+def test_a_header_that_ends_in_key(name: str) -> None:
+    request = asked("it is plain-word")
+    request.headers = {name: "plain-word", "accept": "plain/text", "x-keyboard": "qwerty", "x-monkey": "yes"}
+    turn = redact_turn(Turn("t1", request, answered({"said": "plain-word"})))
+    assert turn.request.headers == {"accept": "plain/text", "x-keyboard": "qwerty", "x-monkey": "yes"}
+    assert turn.request.body["messages"][0]["content"] == f"it is {REDACTED}"
+    assert turn.response.json() == {"said": REDACTED}
+    assert turn.redacted[-1] == "response.body.said: credential of the request"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +303,7 @@ def in_pieces(secret: str) -> list[str]:
     return ["My key is ", secret[:4], secret[4:9], secret[9:], " and ", "that is it."]
 
 
-@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+@pytest.mark.parametrize("secret", [*SECRETS.values(), *MORE_SECRETS.values()], ids=[*SECRETS, *MORE_SECRETS])
 def test_a_secret_that_a_stream_spells_in_pieces_goes_whole(secret: str) -> None:
     response = streamed(sse(thinking("hm"), text(*in_pieces(secret))))
     turn = redact_turn(Turn("t1", asked("hi", stream=True), response))

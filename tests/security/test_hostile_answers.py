@@ -1,13 +1,18 @@
 """Answers made to cost: of a search provider, of the pages that it found, of upstream. None takes the gateway's time.
 
-What is asserted by the clock is only that the client's patience, ten seconds, is enough: before there was a bound, each
-of these took the process for longer.
+The client asks from a thread of its own, so that it notices where the gateway stands still: nothing here may take it
+ten seconds, its patience, of which each needs a tenth or less.
 """
 
+# ruff: noqa: RUF001 - letters that look like others are what some of it is about
+
+import asyncio
 import gzip
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.settings import Settings
@@ -41,17 +46,21 @@ def round_of(*blocks: Block, stream: bool, stop_reason: str | None = None) -> An
     return json_answer(message(*blocks, stop_reason=stop_reason))
 
 
+async def asked(url: str, body: dict[str, Any]) -> httpx.Response:
+    return await asyncio.to_thread(httpx.post, f"{url}/v1/messages", json=body, timeout=10, trust_env=False)
+
+
 async def searched(
     provider: Answer, tool: dict[str, Any], *, stream: bool, calls: int = 1
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What the model reads of its searches, and the blocks the client sees. The turn ends well."""
-    asked = [tool_use("web_search", {"query": f"rust {n}"}, id=f"call-{n}") for n in range(calls)]
-    rounds = [round_of(*asked, stream=stream), round_of(text("Done."), stream=stream)]
+    searches = [tool_use("web_search", {"query": f"rust {n}"}, id=f"call-{n}") for n in range(calls)]
+    rounds = [round_of(*searches, stream=stream), round_of(text("Done."), stream=stream)]
     async with ScriptedUpstream(provider) as backend, ScriptedUpstream(*rounds) as upstream:
         settings = Settings(upstream=upstream.origin, search_provider="searxng", search_base_url=backend.origin)
         async with running_gateway(settings) as gateway:
             body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": [tool], "stream": stream}
-            answer = await gateway.client.post("/v1/messages", json=body)
+            answer = await asked(gateway.url, body)
     assert answer.status_code == 200
     if stream:
         assert events_in(answer.content)[-1]["type"] == "message_stop"
@@ -67,18 +76,17 @@ def hits(*found: Any) -> Answer:
 
 @both_transports
 @both_forms
-async def test_an_answer_packed_twice_is_not_unpacked(tool: dict[str, Any], stream: bool) -> None:
-    assert len(TWICE) < 5000
-    provider = json_answer(TWICE, headers=[("content-encoding", "gzip, gzip")])
-    [result], _ = await searched(provider, tool, stream=stream)
+@pytest.mark.parametrize(("coding", "packed"), [("gzip", BOMB), ("gzip, gzip", TWICE)])
+async def test_a_bomb_is_not_unpacked(coding: str, packed: bytes, tool: dict[str, Any], stream: bool) -> None:
+    provider = json_answer(packed, headers=[("content-encoding", coding)])
+    tracemalloc.start()
+    try:
+        [result], _ = await searched(provider, tool, stream=stream)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 25
+    finally:
+        tracemalloc.stop()
     assert result["is_error"] is True
-
-
-@both_transports
-async def test_an_answer_that_unpacks_to_too_much_is_let_go(stream: bool) -> None:
-    provider = json_answer(BOMB, headers=[("content-encoding", "gzip")])
-    [result], _ = await searched(provider, SEARCH, stream=stream)
-    assert "an answer that cannot be read" in result["content"]
+    assert tool is NATIVE or "an answer that cannot be read" in result["content"]
 
 
 @pytest.mark.parametrize("piece", ["<a ", "<!--", "<script ", "&#9", "<a '"])
@@ -126,7 +134,7 @@ async def test_a_blocked_domain_is_blocked_however_it_is_written(tool: dict[str,
         async with running_gateway(settings) as gateway:
             declared = {**tool, **blocking} if tool is NATIVE else tool
             body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": [declared], "stream": stream}
-            assert (await gateway.client.post("/v1/messages", json=body)).status_code == 200
+            assert (await asked(gateway.url, body)).status_code == 200
     [result] = upstream.requests[1].json["messages"][-1]["content"]
     assert result["content"] == "1. Rust\nhttps://rust-lang.org/\nRust is at 1.89."
 
@@ -140,7 +148,7 @@ async def test_more_domains_than_a_search_can_have() -> None:
         async with running_gateway(settings) as gateway:
             tool = {**NATIVE, "blocked_domains": many}
             body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": [tool]}
-            answer = await gateway.client.post("/v1/messages", json=body)
+            answer = await asked(gateway.url, body)
     [shown] = [block for block in answer.json()["content"] if block["type"] == "web_search_tool_result"]
     assert shown["content"] == {"type": "web_search_tool_result_error", "error_code": "request_too_large"}
     assert backend.requests == []
@@ -158,7 +166,7 @@ async def test_a_round_of_very_many_alike(name: str) -> None:
     said = round_of(*ROUNDS[name], text("Done."), stream=False, stop_reason="max_tokens")
     async with ScriptedUpstream(said) as upstream, running_gateway(Settings(upstream=upstream.origin)) as gateway:
         body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "tools": [NATIVE]}
-        answer = await gateway.client.post("/v1/messages", json=body)
+        answer = await asked(gateway.url, body)
     *before, last = answer.json()["content"]
     assert last == {"type": "text", "text": "Done."}
     ids = {block["id"] for block in before}
