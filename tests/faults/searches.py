@@ -43,6 +43,12 @@ FAULTS: dict[str, Answer] = {
     "sends invalid UTF-8": json_answer(BODY.replace(b"1.89.", b"\xff\xfe")),
     "sends 9 MB": json_answer(BODY + b" " * 9_000_000),
     "sends gzip": json_answer(gzip.compress(BODY), headers=[("content-encoding", "gzip")]),
+    "sends gzip packed in gzip": json_answer(
+        gzip.compress(gzip.compress(BODY)), headers=[("content-encoding", "gzip, gzip")]
+    ),
+    "sends gzip that is cut": json_answer(gzip.compress(BODY)[:-9], headers=[("content-encoding", "gzip")]),
+    "sends a result that is none beside one that is": json_answer(BODY.replace(b"[", b'[{"title": 5}, 7, ')),
+    "sends half a surrogate pair": json_answer(BODY.replace(b"Rust 1.89", b"Rust \\ud83e 1.89")),
     "sends every byte by itself": raw(CHUNKED, *[chunk(bytes([byte])) for byte in BODY], b"0\r\n\r\n", then="keep"),
     "ends its body by closing": raw(head(200, [JSON]) + BODY, then="close"),
     "closes the connection between two searches": raw(with_length(len(BODY)) + BODY, then="close"),
