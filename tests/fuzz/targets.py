@@ -8,6 +8,8 @@ from typing import Any
 from gateway.errors import InvalidRequest, RequestError, UpstreamBroken
 from gateway.handling.classify import classify
 from gateway.tokens import read_token_fields
+from gateway.tools.web_search.domains import DomainFilter, read_url
+from gateway.tools.web_search.text import SNIPPET_MAX_CHARS, TITLE_MAX_CHARS, clean
 from gateway.turn import (
     Call,
     Fold,
@@ -23,7 +25,7 @@ from gateway.turn import (
     translate_count,
 )
 from gateway.turn.lifecycle import State, following
-from gateway.turn.web_search import SearchOutcome
+from gateway.turn.web_search import SearchOutcome, SearchResult
 from gateway.wire.rewrite import NameInStream, name_in_message
 from gateway.wire.rewrite import read_request as read_for_rewrite
 from gateway.wire.sse import SSEReader, write_event
@@ -244,6 +246,21 @@ def unsealer(data: bytes) -> None:
 
 SEALED = Sealer(["one", "two"])
 
+
+def found_page(data: bytes) -> None:
+    """Any title, snippet and address that a search finds: bounded text that UTF-8 can hold, and one host at most."""
+    said = data.decode("utf-8", "surrogateescape")
+    shown = clean(SearchResult(said, "https://example.com/", said, said))
+    assert len(shown.title) <= TITLE_MAX_CHARS
+    assert len(shown.snippet) <= SNIPPET_MAX_CHARS
+    assert shown.snippet.encode().decode() == shown.snippet
+    for url in (said, f"https://{said}/", f"https://example.com/{said}"):
+        address = read_url(url)
+        if address is not None:
+            entry = f"[{address.host}]" if ":" in address.host else address.host
+            assert not DomainFilter([], [entry]).admits(address)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "sse": sse_reader,
     "accumulator": accumulator,
@@ -251,4 +268,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "classifier": classifier,
     "rewriter": rewriter,
     "unsealer": unsealer,
+    "page": found_page,
 }

@@ -3,16 +3,16 @@
 import asyncio
 import logging
 import math
-from typing import Any
 
 import anyio
 import anyio.to_thread
 from ddgs import DDGS
 from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
 
-from gateway.tools.base import Cause, SearchFailed, SearchQuery
+from gateway.tools.base import HITS_MAX, Cause, SearchFailed, SearchQuery
 from gateway.tools.web_search.countries import DDGS_REGIONS, country_code
 from gateway.tools.web_search.domains import with_site_operators
+from gateway.tools.web_search.hit import Hit
 from gateway.turn.web_search import SearchResult
 
 ENGINE_TIMEOUT_S = 10
@@ -66,7 +66,8 @@ class DdgsSearch:
             if _found_nothing(error):
                 return []
             raise SearchFailed(_cause(error), self.label) from error
-        return [_result(page) for page in pages]
+        hits = [Hit(page) for page in pages[:HITS_MAX]]
+        return [SearchResult(hit.text("title"), hit.text("href"), hit.text("body")) for hit in hits]
 
 
 def _found_nothing(error: DDGSException) -> bool:
@@ -82,7 +83,3 @@ def _cause(error: DDGSException) -> Cause:
     inner = error.args[0] if error.args else None
     network = isinstance(inner, DDGSException) and inner.__cause__ is not None
     return Cause.UNREACHABLE if network else Cause.BAD_ANSWER
-
-
-def _result(page: dict[str, Any]) -> SearchResult:
-    return SearchResult(page.get("title", ""), page.get("href", ""), page.get("body", ""))

@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from math import ceil
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import httpx
 import msgspec
 
 from gateway.tools.base import HITS_MAX, Cause, SearchFailed, SearchQuery
 from gateway.tools.inflate import ACCEPT_ENCODING, BoundedBody, TooLong, Undecodable
+from gateway.tools.web_search.hit import Hit
 from gateway.turn import jsonvalue
 from gateway.turn.web_search import SearchResult
 
@@ -126,7 +127,7 @@ class HttpSearch(ABC):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SearchFailed(Cause.BAD_ANSWER, self.label) from error
 
-    def hits(self, listed: Iterable[msgspec.Raw]) -> list["Hit"]:
+    def hits(self, listed: Iterable[msgspec.Raw]) -> list[Hit]:
         """The results of an answer that can be read, each by itself: one that is malformed does not hide the others.
 
         Raises:
@@ -150,23 +151,6 @@ class HttpSearch(ABC):
         return SearchFailed(
             cause, self.label, detail=wait if cause is Cause.RATE_LIMITED else str(response.status_code)
         )
-
-
-class Hit:
-    """One result as the provider sent it. A member that is missing, or of another type than asked for, is empty."""
-
-    def __init__(self, members: dict[str, Any]) -> None:
-        self._members = members
-
-    def text(self, *names: str) -> str:
-        """The first of these members that is a text, and not an empty one; "" where none is."""
-        found = (self._members.get(name) for name in names)
-        return next((value for value in found if isinstance(value, str) and value), "")
-
-    def texts(self, name: str) -> list[str]:
-        """The texts in the list that this member is."""
-        value = self._members.get(name)
-        return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _value(raw: msgspec.Raw) -> object:

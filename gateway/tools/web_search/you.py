@@ -7,7 +7,8 @@ import msgspec
 
 from gateway.tools.base import SearchQuery
 from gateway.tools.web_search.countries import LISTED, country_code
-from gateway.tools.web_search.http import Hit, HttpSearch
+from gateway.tools.web_search.hit import Hit
+from gateway.tools.web_search.http import HttpSearch
 from gateway.turn.web_search import SearchResult
 
 _MAX_COUNT = 100
