@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LINES = re.findall(r"^\| (\d+)\. (.+?) \| (.+?) \| (.+?) \|$", (ROOT / "docs" / "security.md").read_text(), re.M)
+PAGE = (ROOT / "docs" / "security.md").read_text()
+LINES = re.findall(r"^\| (\d+)\. (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.M)
 
 
 def test_the_threats_are_numbered_in_order() -> None:
     assert [int(number) for number, *_ in LINES] == list(range(1, len(LINES) + 1))
-    assert len(LINES) == 15
+    assert len(LINES) == len(re.findall(r"^\| *\d", PAGE, re.M)) >= 21
 
 
 @pytest.mark.parametrize(("threat", "tests"), [(threat, tests) for _, threat, _, tests in LINES])
