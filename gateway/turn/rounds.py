@@ -59,14 +59,6 @@ class Rounds(Protocol):
         """The turn is over: end its message."""
 
 
-def _read(frame: Frame) -> tuple[Event, bytes | None]:
-    """A frame's event and, where it can go to the client as it came, its bytes. Raises :class:`UpstreamBroken`."""
-    try:
-        return read_exact(frame.data), frame.raw
-    except UpstreamBroken:
-        return read_event(frame.data), None
-
-
 class MessagesRounds:
     """Rounds as ``/v1/messages`` answers them; ``target`` is the client's."""
 
@@ -81,7 +73,10 @@ class MessagesRounds:
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
         turn = self.turn
         for frame in frames:
-            event, raw = _read(frame)
+            try:
+                event, raw = read_exact(frame.data), frame.raw
+            except UpstreamBroken:
+                event, raw = read_event(frame.data), None
             turn.feed(event, raw if frame.event == event.get("type") else None, out)
             if turn.round_done:
                 return
