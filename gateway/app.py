@@ -5,7 +5,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -17,10 +17,11 @@ from starlette.types import Receive, Scope, Send
 from gateway.books.ledger import Ledger
 from gateway.books.log import RequestLog, describe
 from gateway.books.metrics import Metrics
+from gateway.books.observer import Observer, Observers
 from gateway.books.record import Record
-from gateway.errors import MethodNotAllowed, NotFound, Overloaded, RequestError
+from gateway.errors import ClientGone, MethodNotAllowed, NotFound, Overloaded, RequestError
 from gateway.handling.access import Keys, is_plain
-from gateway.handling.body import ClientGone, read_body
+from gateway.handling.body import read_body
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxied import pass_on
 from gateway.handling.refuse import noting, refuse
@@ -45,17 +46,22 @@ class Gateway:
     """The application.
 
     ``kinds`` are the tools it has. ``runners``, by the name of their kind, are used in place of those that the settings
-    describe, and closed at the end.
+    describe, and closed at the end. ``observers`` look on beside the metrics and the log.
 
     Raises :class:`gateway.errors.SettingsError` for settings that it cannot start with.
     """
 
     def __init__(
-        self, settings: Settings, *, kinds: Kinds = KINDS, runners: Mapping[str, AnyRunner] | None = None
+        self,
+        settings: Settings,
+        *,
+        kinds: Kinds = KINDS,
+        runners: Mapping[str, AnyRunner] | None = None,
+        observers: Iterable[Observer] = (),
     ) -> None:
         self._settings = settings
         self._keys = Keys(settings.api_keys)
-        self._services = _services(settings, kinds, make_runners(settings, runners or {}))
+        self._services = _services(settings, kinds, make_runners(settings, runners or {}), observers)
         self._ledger = self._services.ledger
         self._watch = Watch()
         routes = [StarletteRoute(row.path, _Attended(self, row.handler), methods=[row.method]) for row in ROUTES]
@@ -67,7 +73,7 @@ class Gateway:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"the gateway speaks HTTP, not {scope['type']}")
-        record = self._ledger.open(MESSAGES.path)
+        record = self._ledger.open(MESSAGES.path, scope)
         try:
             if scope["raw_path"] == _RAW_MESSAGES and scope["method"] == MESSAGES.method:
                 self._keys.check(scope["headers"])
@@ -76,11 +82,11 @@ class Gateway:
                 await self._by_route(scope, receive, send, record)
         except RequestError as error:
             await refuse(error, record, send)
-        except ClientGone:
-            record.outcome = "client_gone"
+        except ClientGone as gone:
+            record.fails(gone)
         except asyncio.CancelledError:
             # The client went, and there is nobody to answer; or the server stops, and its patience has ended.
-            if record.outcome != "client_gone":
+            if not record.left:
                 await refuse(Overloaded("the gateway is being stopped"), record, send)
         except Exception as error:  # noqa: BLE001  (whatever it is, the client gets an answer and nothing internal)
             structlog.get_logger().error("unexpected error", route=record.route, **describe(error))
@@ -104,8 +110,7 @@ class Gateway:
     async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
         path = scope["path"]
         route = BY_PATH.get(path)
-        record.route = "other" if route is None else path
-        record.quiet = route is not None and route.quiet
+        record.is_for("other" if route is None else path, quiet=route is not None and route.quiet)
         if not is_plain(path):
             raise NotFound("there is nothing at this path")
         if route is None or route.needs_key:
@@ -150,8 +155,11 @@ class _Attended:
         await self._gateway.attend(self._handler, scope, receive, send, scope["record"])
 
 
-def _services(settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner]) -> Services:
+def _services(
+    settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner], others: Iterable[Observer]
+) -> Services:
     metrics = Metrics()
+    observers = Observers([metrics, RequestLog(settings.log_level, settings.log_format), *others])
     key = settings.upstream_api_key
     upstream = ModelServer(
         settings.upstream,
@@ -176,7 +184,8 @@ def _services(settings: Settings, kinds: Kinds, runners: Mapping[str, AnyRunner]
             kinds=kinds,
         ),
         metrics=metrics,
-        ledger=Ledger(metrics, RequestLog(settings.log_level, settings.log_format)),
+        ledger=Ledger(observers),
+        observers=observers,
         names=names,
         model_rules=ModelRules(names, settings.max_tokens_cap, upstream),
         turnstile=Turnstile(settings.max_concurrent_turns),

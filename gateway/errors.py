@@ -1,5 +1,30 @@
 """The gateway's errors: one hierarchy, each with the HTTP status and the Anthropic error type it becomes.
 
+::
+
+    MessagesGatewayError
+    ├── SettingsError               a setting that the gateway cannot start with
+    ├── ClientGone                  the client left before its request had come whole
+    ├── Refused                     upstream answered a round with another status than 200
+    ├── SearchFailed                a search did not work (gateway.tools.base, beside its causes)
+    └── RequestError                answers a client's request
+        ├── InvalidRequest          400
+        ├── AuthenticationFailed    401
+        ├── NotFound                404
+        ├── MethodNotAllowed        405
+        ├── RequestTooLarge         413
+        ├── HeadTooLarge            431
+        ├── TurnTimeout             504
+        ├── Overloaded              529
+        └── UpstreamError           502
+            ├── UpstreamUnreachable     no connection
+            ├── UpstreamBroken          what came is not HTTP, not whole, or no message
+            ├── UpstreamStreamError     upstream's own ``error`` event
+            └── UpstreamTimeout     504
+
+Beside it stands one error of a library's kind, a ``ValueError`` that never leaves the core:
+:class:`gateway.turn.jsonvalue.Unreadable`. The recorder has a hierarchy of its own.
+
 The envelope is Anthropic's: ``{"type": "error", "error": {"type": ..., "message": ...}}``. A message names what was
 wrong and where; it never holds a key, prompt text or an upstream address.
 """
@@ -40,6 +65,23 @@ class MessagesGatewayError(Exception):
 
 class SettingsError(MessagesGatewayError):
     """A setting the gateway cannot start with. The message says which, and what to type instead."""
+
+
+class ClientGone(MessagesGatewayError):
+    """The client left before its request had come whole: nobody is there to be answered."""
+
+
+class Refused(MessagesGatewayError):
+    """Upstream answered a round with another status than 200: that ``status``, and what the client gets of the rest.
+
+    ``headers`` are end-to-end ones, names in lower case; ``body`` is upstream's, or made of it.
+    """
+
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.body = body
 
 
 class RequestError(MessagesGatewayError):
@@ -128,6 +170,18 @@ class UpstreamUnreachable(UpstreamError):
 
 class UpstreamBroken(UpstreamError):
     """502: upstream dropped the connection, or what came is not HTTP or not a message."""
+
+
+class UpstreamStreamError(UpstreamError):
+    """Upstream's own ``error`` event: its message, and its type where that is one of Anthropic's."""
+
+    def __init__(self, kind: object, message: str) -> None:
+        super().__init__(message)
+        self._kind = kind if isinstance(kind, str) and kind in ERROR_TYPES.values() else "api_error"
+
+    @property
+    def type(self) -> str:
+        return self._kind
 
 
 class UpstreamTimeout(UpstreamError):

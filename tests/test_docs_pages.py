@@ -18,7 +18,8 @@ import yaml
 
 from gateway.books.log import RequestLog
 from gateway.books.metrics import Metrics
-from gateway.books.record import Outcome, Record
+from gateway.books.outcome import Outcome
+from gateway.books.record import Record
 from gateway.commands.vllm import family_of
 from gateway.routes import ROUTES
 from gateway.settings import ENV_PREFIX, REPEATABLE, SECRETS, Settings, flag, load, variable
@@ -227,7 +228,9 @@ def test_the_parsers_of_a_model_are_those_that_serve_would_choose() -> None:
 
 def test_the_log_line_has_the_fields_that_are_described() -> None:
     output = io.StringIO()
-    RequestLog("info", "text", output).write([Record("/v1/messages", model="qwen3", tools=["web_search"])])
+    RequestLog("info", "text", output).turns_ended(
+        [Record("/v1/messages", model="qwen3", tools=["web_search"])], in_flight=0
+    )
     written = re.findall(r"(\w+)=", output.getvalue())
     (shown,) = [fence.text for fence in all_fences("text") if fence.page.name == "operating.md"]
     assert re.findall(r"(\w+)=", shown) == written
@@ -241,7 +244,9 @@ def test_every_outcome_is_described() -> None:
 
 def test_every_metric_is_described() -> None:
     metrics = Metrics()
-    metrics.finish([Record("/v1/messages", status=200, rounds=1, turn=True, input_tokens=1, output_tokens=1)])
+    metrics.turns_ended(
+        [Record("/v1/messages", status=200, rounds=1, turn=True, input_tokens=1, output_tokens=1)], in_flight=0
+    )
     metrics.tool_call("web_search", None)
     exposed = re.findall(r"^# TYPE (\w+) (\w+)", metrics.render().decode(), re.MULTILINE)
     names = {name for name, kind in exposed if not name.endswith("_created")}

@@ -8,7 +8,7 @@ import yaml
 
 from gateway.settings import Settings
 from recorder.player import serve_cassettes
-from tests.handling.test_run_turn import events
+from tests.handling.test_run import events
 from tests.support.gateway import running_gateway
 from tests.support.search import ScriptedSearch, found
 

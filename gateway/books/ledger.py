@@ -1,11 +1,10 @@
-"""The books on the requests: which are open, and for each that is over its log line and its place in the metrics."""
+"""The books on the requests: which are open, and who is told when they are over."""
 
 import asyncio
-import time
-from time import perf_counter
 
-from gateway.books.log import RequestLog
-from gateway.books.metrics import Metrics
+from starlette.types import Scope
+
+from gateway.books.observer import Observers, TurnBegun
 from gateway.books.record import Record
 
 FLUSH_S = 0.05
@@ -14,11 +13,10 @@ them is then in the processor's cache, and they are one write."""
 
 
 class Ledger:
-    """Opens and closes the record of every request; exactly one line and one count each."""
+    """Opens and closes the record of every request; the observers are told of each end exactly once."""
 
-    def __init__(self, metrics: Metrics, log: RequestLog) -> None:
-        self._metrics = metrics
-        self._log = log
+    def __init__(self, observers: Observers) -> None:
+        self._observers = observers
         self._open = 0
         self._closed: list[Record] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -28,31 +26,34 @@ class Ledger:
         """Requests that are not over."""
         return self._open
 
-    def open(self, route: str) -> Record:
-        """A request has come."""
+    def open(self, route: str, scope: Scope) -> Record:
+        """A request has come: its ASGI ``scope``."""
         self._open += 1
         self._arm()
-        return Record(route)
+        record = Record(route)
+        if self._observers.turn_began:
+            begun = TurnBegun(scope["method"], scope["raw_path"], scope["headers"])
+            for tell in self._observers.turn_began:
+                tell(record, begun)
+        return record
 
     def close(self, record: Record) -> None:
         """It is over."""
         self._open -= 1
-        record.total_ms = (perf_counter() - record.started) * 1000
-        record.ended_at = time.time()
+        record.ends()
         self._closed.append(record)
         self._arm()
 
     def flush(self) -> None:
-        """Write what is over now, without waiting."""
+        """Tell of what is over now, without waiting."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         closed, self._closed = self._closed, []
-        self._metrics.in_flight.set(self._open)
         for record in closed:
             record.look()
-        self._metrics.finish(closed)
-        self._log.write(closed)
+        for tell in self._observers.turns_ended:
+            tell(closed, self._open)
 
     def _arm(self) -> None:
         if self._timer is None:

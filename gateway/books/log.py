@@ -7,7 +7,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal, TextIO
@@ -15,6 +15,7 @@ from typing import Literal, TextIO
 import msgspec
 import structlog
 
+from gateway.books.observer import Observer
 from gateway.books.record import Record
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -23,7 +24,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+*,-]+")
 _LONGEST_NAME = 200
 
 
-class RequestLog:
+class RequestLog(Observer):
     """Writes the one line of a request, as text or JSON, to ``file``.
 
     Not through structlog's processors, which cost as much as all else the gateway does for a small request; the lines
@@ -35,7 +36,7 @@ class RequestLog:
         self._render = _line_as_json if form == "json" else _line_as_text
         self._write = structlog.WriteLogger(file or sys.stderr).msg
 
-    def write(self, records: Iterable[Record]) -> None:
+    def turns_ended(self, records: Sequence[Record], in_flight: int) -> None:
         """Write the lines of requests that are over, each if its level is to be logged."""
         lines = [self._render(level, record) for record in records if _LEVELS[level := _level(record)] >= self._least]
         if lines:

@@ -1,19 +1,20 @@
 """The Prometheus metrics."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from gateway.books.observer import CallEnded, Observer
 from gateway.books.record import Record
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus-client keeps its values in files that all worker processes share."""
 
 
-class Metrics:
+class Metrics(Observer):
     """The Prometheus metrics of this process; with several workers, of all of them (see :data:`MULTIPROCESS_DIR`).
 
     Labels come from fixed sets: no client can make one up.
@@ -25,7 +26,7 @@ class Metrics:
         self._requests = Counter(
             "requests", "Requests by how they ended.", ["route", "outcome", "status"], **in_registry
         )
-        self.in_flight = Gauge(
+        self._in_flight = Gauge(
             "requests_in_flight", "Requests being answered.", multiprocess_mode="livesum", **in_registry
         )
         self._rounds = Histogram(
@@ -47,8 +48,9 @@ class Metrics:
         # labels() costs more than the observation: each child is looked up once.
         self._upstream_children: dict[str, Histogram] = {}
 
-    def finish(self, records: Iterable[Record]) -> None:
+    def turns_ended(self, records: Sequence[Record], in_flight: int) -> None:
         """Count requests that are over."""
+        self._in_flight.set(in_flight)
         ends: dict[tuple[str, str, int], int] = {}
         input_tokens = output_tokens = 0
         for record in records:
@@ -67,6 +69,11 @@ class Metrics:
             self._requests.labels(route, outcome, f"{hundreds}xx" if hundreds else "none").inc(number)
         self._input_tokens.inc(input_tokens)
         self._output_tokens.inc(output_tokens)
+
+    def call_ended(self, record: Record, ended: CallEnded) -> None:
+        """Count a gateway tool's call, by its error code; one that was called off is not counted."""
+        if ended.outcome is not None:
+            self.tool_call(ended.call.kind, ended.outcome.error)
 
     def tool_call(self, tool: str, error: str | None) -> None:
         """Count a gateway tool's call: ``error`` is its error code, None if it returned."""

@@ -1,48 +1,27 @@
 """What is noticed of a request, for its log line and the metrics."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-Outcome = Literal[
-    "ok",
-    "client_error",
-    "upstream_error",
-    "upstream_unreachable",
-    "timeout",
-    "cut",
-    "client_gone",
-    "overloaded",
-    "gateway_error",
-]
-"""How a request ended; exactly one each.
-
-``client_error``: a 4xx, ours or upstream's. ``upstream_error``: upstream answered 5xx, or no message. ``timeout``:
-upstream stalled, or a turn took too long. ``cut``: the answer broke off after it had begun. ``overloaded``: the gateway
-has too many turns, or is being stopped.
-"""
+from gateway.books.outcome import Outcome, outcome_of, outcome_of_status
+from gateway.errors import MessagesGatewayError, RequestError
 
 
-def outcome_of(status: int) -> Outcome:
-    """How a request ended that upstream answered with ``status``."""
-    if status < 400:
-        return "ok"
-    return "client_error" if status < 500 else "upstream_error"
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Record:
-    """What becomes of one request, for its log line and the metrics.
+    """What becomes of one request, for its log line and the metrics. Written by its methods alone.
 
     ``route`` is one of a fixed few. ``model`` is the client's name for it. ``turn`` says that the loop answers, not the
-    proxy; ``quiet``, that its line is for debugging unless something failed. ``rounds`` counts upstream requests,
-    ``tools`` has the name of each gateway tool run, ``upstream_ms`` is the time from sending to the last byte, summed
-    over rounds; token counts are None where upstream gave none.
-    ``answered``: the response head has gone to the client, ``status`` in it.
+    proxy. ``rounds`` counts upstream requests, ``tools`` has the name of each gateway tool run, ``upstream_ms`` is the
+    time from sending to the last byte, summed over rounds; token counts are None where upstream gave none.
+    ``answered``: the response head has gone to the client, ``status`` in it. ``quiet``: one of the requests that
+    probes send all day.
 
     ``answer_ends`` are the first and last bytes of a proxied answer, ``request`` the body where that may be needed:
     :meth:`look` reads the figures out of them when the request is over.
@@ -66,9 +45,77 @@ class Record:
     answer_ends: tuple[bytes, bytes] | None = None
     request: bytes = b""
 
-    def count(self, usage: Mapping[str, Any]) -> None:
+    # What is asked for
+
+    def is_for(self, route: str, *, quiet: bool = False) -> None:
+        """The request's route is known."""
+        self.route, self.quiet = route, quiet
+
+    def names(self, model: str) -> None:
+        """The client asks for ``model``."""
+        self.model = model
+
+    def is_turn(self) -> None:
+        """The loop answers."""
+        self.turn = True
+
+    def passes(self, body: bytes) -> None:
+        """The proxy answers. ``body`` may be needed for the model's name, until an answer has told it."""
+        self.request = body
+
+    # What upstream and the tools do
+
+    def asks(self) -> None:
+        """Upstream is asked for a round."""
+        self.rounds += 1
+
+    def waited(self, ms: float) -> None:
+        """A round took so long, from sending to the last byte."""
+        self.upstream_ms += ms
+
+    def counts(self, usage: Mapping[str, Any]) -> None:
         """Take the tokens from a message's ``usage``, where they are numbers of tokens: upstream may say anything."""
         self.input_tokens, self.output_tokens = _tokens(usage.get("input_tokens")), _tokens(usage.get("output_tokens"))
+
+    def keeps(self, first: bytes, last: bytes) -> None:
+        """The first and last bytes of a proxied answer."""
+        self.answer_ends = first, last
+
+    def runs(self, tool: str) -> None:
+        """A gateway tool runs."""
+        self.tools.append(tool)
+
+    # How it ends
+
+    def answers(self, status: int) -> None:
+        """The answer's head goes to the client."""
+        self.answered = True
+        self.status = status
+        if not self.left:
+            self.outcome = outcome_of_status(status)
+        if status < 400:
+            self.request = b""  # the answer names the model
+
+    def fails(self, error: MessagesGatewayError) -> None:
+        """What was being done for the client ended in ``error``."""
+        if not self.left:
+            self.outcome = outcome_of(error, begun=self.answered)
+
+    def refuses(self, error: RequestError) -> None:
+        """The answer is ``error``."""
+        self.fails(error)
+        self.answered = True
+        self.status = error.status
+
+    @property
+    def left(self) -> bool:
+        """Whether the client has left."""
+        return self.outcome == "client_gone"
+
+    def ends(self) -> None:
+        """The request is over."""
+        self.total_ms = (perf_counter() - self.started) * 1000
+        self.ended_at = time.time()
 
     def look(self) -> None:
         """Take model and tokens from the bytes that were kept, and let go of those.

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol
 
-from gateway.errors import Overloaded, RequestError, TurnTimeout, error_body, error_type
+from gateway.errors import Overloaded, Refused, RequestError, TurnTimeout, error_body, error_type
 from gateway.handling.ask import EVENT_STREAM_TYPE
 from gateway.handling.exchange import Exchange
-from gateway.handling.refuse import broken_off, send_whole
+from gateway.handling.refuse import send_whole
 from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
 from gateway.wire.headers import Headers, without_length
@@ -18,27 +18,7 @@ EVENT_STREAM: Headers = [(b"content-type", EVENT_STREAM_TYPE), (b"cache-control"
 """The head of a stream that begins before upstream has answered."""
 
 
-class Refused(Exception):
-    """Upstream answered with another status than 200: that status, and the headers and body for the client."""
-
-    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
-        super().__init__(status)
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-    def message(self) -> str:
-        """Upstream's own message, from either shape of vLLM's error bodies."""
-        try:
-            match jsonvalue.read(self.body):
-                case {"error": {"message": str(message)}} | {"message": str(message)}:
-                    return message
-        except jsonvalue.Unreadable:
-            pass  # an HTML page, say: the status has to do
-        return f"Upstream answered with status {self.status}."
-
-
-class Answer(Protocol):
+class ClientAnswer(Protocol):
     """How the client is answered. ``started``: bytes have gone out."""
 
     started: bool
@@ -53,13 +33,15 @@ class Answer(Protocol):
     def wrote(self) -> None:
         """Something went to the client another way than by ``send``."""
 
-    async def finish(self) -> None: ...
+    async def finish(self, message: Event | None) -> None:
+        """The answer is whole: ``message``, or, where that is None, what the events fold to."""
+
     async def refuse(self, refused: Refused) -> None: ...
     async def fail(self, error: RequestError) -> None: ...
     def close(self) -> None: ...
 
 
-async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange, settings: Settings) -> None:
+async def see_through(work: Awaitable[None], answer: ClientAnswer, exchange: Exchange, settings: Settings) -> None:
     """Do the work that gives the answer; where it fails or takes too long, end the answer as that demands.
 
     Raises :class:`gateway.errors.RequestError` where nothing has been sent yet, for the app to answer.
@@ -67,16 +49,16 @@ async def see_through(work: Awaitable[None], answer: Answer, exchange: Exchange,
     try:
         await _in_time(work, settings.turn_timeout_s)
     except Refused as refused:
-        exchange.record.outcome = "client_error" if 400 <= refused.status < 500 else "upstream_error"
+        exchange.record.fails(refused)
         await answer.refuse(refused)
     except RequestError as error:
         if not answer.started:
             raise
-        exchange.record.outcome = broken_off(error)
+        exchange.record.fails(error)
         await answer.fail(error)
     except asyncio.CancelledError:
         # The client went, or the server stops: of that a stream's client is told in its stream.
-        if answer.started and exchange.record.outcome != "client_gone":
+        if answer.started and not exchange.record.left:
             await answer.fail(Overloaded("the gateway is being stopped"))
         raise
     finally:
@@ -130,14 +112,14 @@ class StreamAnswer:
     def wrote(self) -> None:
         self._last = self._clock()
 
-    async def finish(self) -> None:
+    async def finish(self, message: Event | None = None) -> None:
         self.close()
         await self._exchange.send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, refused: Refused) -> None:
         self.close()
         if self.started:
-            await self._end(error_type(refused.status), refused.message())
+            await self._end(error_type(refused.status), _message_of(refused))
         else:
             await send_whole(self._exchange.send, refused.status, refused.headers, refused.body)
 
@@ -150,7 +132,6 @@ class StreamAnswer:
 
     async def _begin(self) -> None:
         self.started = True
-        self._exchange.record.status = 200
         head = {"type": "http.response.start", "status": 200, "headers": without_length(self._headers)}
         await self._exchange.send(head)
 
@@ -195,12 +176,9 @@ class JsonAnswer:
     def wrote(self) -> None:
         pass
 
-    async def finish(self) -> None:
-        await self.give(self._fold.message)
-
-    async def give(self, message: Event) -> None:
-        """Send a message that was not made of events."""
-        await send_whole(self._exchange.send, 200, self._headers, jsonvalue.write(message))
+    async def finish(self, message: Event | None = None) -> None:
+        whole = jsonvalue.write(self._fold.message if message is None else message)
+        await send_whole(self._exchange.send, 200, self._headers, whole)
 
     async def refuse(self, refused: Refused) -> None:
         await send_whole(self._exchange.send, refused.status, refused.headers, refused.body)
@@ -210,3 +188,14 @@ class JsonAnswer:
 
     def close(self) -> None:
         pass
+
+
+def _message_of(refused: Refused) -> str:
+    """Upstream's own message, from either shape of vLLM's error bodies."""
+    try:
+        match jsonvalue.read(refused.body):
+            case {"error": {"message": str(message)}} | {"message": str(message)}:
+                return message
+    except jsonvalue.Unreadable:
+        pass  # an HTML page, say: the status has to do
+    return f"Upstream answered with status {refused.status}."

@@ -4,19 +4,15 @@ from collections.abc import Iterable
 
 from starlette.types import Receive
 
-from gateway.errors import InvalidRequest, RequestTooLarge
+from gateway.errors import ClientGone, InvalidRequest, RequestTooLarge
 from gateway.wire.headers import header
-
-
-class ClientGone(Exception):
-    """The client left before its request had come whole."""
 
 
 async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes:
     """The body, at most ``limit`` bytes.
 
     Raises :class:`RequestTooLarge`, by the content-length alone before a byte is read where there is one, and
-    :class:`ClientGone`.
+    :class:`gateway.errors.ClientGone`.
     """
     length = header(headers, b"content-length")
     if length is not None and _number(length) > limit:

@@ -7,6 +7,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.books.ledger import Ledger
 from gateway.books.metrics import Metrics
+from gateway.books.observer import Observers
 from gateway.books.record import Record
 from gateway.handling.turnstile import Turnstile
 from gateway.model_server import ModelRules, ModelServer
@@ -48,6 +49,7 @@ class Services:
     rules: TurnRules
     metrics: Metrics
     ledger: Ledger
+    observers: Observers
     names: ModelMap
     model_rules: ModelRules
     turnstile: Turnstile

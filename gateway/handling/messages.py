@@ -5,10 +5,9 @@ from gateway.handling.classify import TokenRequest, classify
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxy import proxy
 from gateway.handling.refuse import noting
-from gateway.handling.run_tokens import run_token_request
-from gateway.handling.run_turn import run_turn
+from gateway.handling.run import run
 from gateway.tokens import Dialect
-from gateway.turn import MessagesRounds, Rounds, TokenRounds, Turn, translate_count
+from gateway.turn import MessagesRounds, Rounds, TokenRound, TokenRounds, Turn, translate_count
 
 
 async def messages(exchange: Exchange, services: Services) -> None:
@@ -39,11 +38,11 @@ async def _apply_rules(exchange: Exchange, services: Services) -> None:
 async def _turn(exchange: Exchange, services: Services, turn: Turn, tokens: TokenRequest | None) -> None:
     _note(exchange)
     with services.turnstile:
-        exchange.record.turn = True
+        exchange.record.is_turn()
         rounds: Rounds = MessagesRounds(turn, exchange.target)
         if tokens is not None:
             rounds = TokenRounds(turn, tokens.fields, await _dialect(exchange, services), exchange.target)
-        await run_turn(rounds, exchange, services)
+        await run(rounds, exchange, services)
 
 
 async def _tokens(exchange: Exchange, services: Services, tokens: TokenRequest) -> None:
@@ -52,7 +51,15 @@ async def _tokens(exchange: Exchange, services: Services, tokens: TokenRequest) 
         return
     _note(exchange)
     with services.turnstile:
-        await run_token_request(tokens, exchange, services)
+        round_ = TokenRound(
+            tokens.fields,
+            tokens.body,
+            stream=tokens.stream,
+            model=exchange.record.model,
+            renamed=exchange.client_model,
+            max_bytes=services.settings.max_turn_bytes,
+        )
+        await run(round_, exchange, services)
 
 
 async def _dialect(exchange: Exchange, services: Services) -> Dialect:
@@ -62,5 +69,5 @@ async def _dialect(exchange: Exchange, services: Services) -> Dialect:
 def _note(exchange: Exchange) -> None:
     """For the record: an answer that the gateway makes itself."""
     record = exchange.record
-    record.model = exchange.client_model or model_of(exchange.body)
+    record.names(exchange.client_model or model_of(exchange.body))
     exchange.send = noting(record, exchange.send)

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl
 
+from gateway.handling.ask import Round
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxy import proxy
 from gateway.handling.refuse import JSON, send_whole
@@ -34,9 +34,9 @@ def wants_anthropic(exchange: Exchange) -> bool:
 
 
 async def _answer(exchange: Exchange, services: Services, view: Callable[[list[ServedModel]], dict[str, Any]]) -> None:
-    sent = perf_counter()
-    listing = await services.upstream.list_models(exchange.scope["headers"])
-    exchange.record.rounds, exchange.record.upstream_ms = 1, (perf_counter() - sent) * 1000
+    with Round(exchange, services, exchange.target) as round_:
+        listing = await services.upstream.list_models(exchange.scope["headers"])
+        round_.head(listing.status)
     if listing.status == 200:
         body = json.dumps(view(client_models(listing.served(), services.names))).encode()
         await send_whole(exchange.send, 200, JSON, body)

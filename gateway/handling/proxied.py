@@ -13,7 +13,7 @@ async def pass_on(exchange: Exchange, services: Services) -> None:
         raise NotFound("there is nothing at this path")
     if method == "TRACE":  # its answer is the request, the key for upstream with it
         raise MethodNotAllowed("TRACE is not passed on", headers=((b"allow", b"GET, HEAD, POST, PUT, DELETE"),))
-    exchange.record.route = "proxied"
+    exchange.record.is_for("proxied")
     model_id = path.removeprefix("/v1/models/")
     if model_id != path and method == "GET" and wants_anthropic(exchange):
         await one_model(exchange, services, model_id)

@@ -1,15 +1,11 @@
 """The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
 
-from time import perf_counter
 from typing import Final
 
 from gateway.asgi import direct_of
-from gateway.books.record import Record, outcome_of
-from gateway.errors import UpstreamBroken, UpstreamError
-from gateway.handling.ask import asking_headers
+from gateway.errors import UpstreamError
+from gateway.handling.ask import ask, asking_headers
 from gateway.handling.exchange import Exchange, Services
-from gateway.handling.refuse import broken_off
-from gateway.upstream import Response
 from gateway.wire.headers import Headers, header, response_headers, without_length
 from gateway.wire.rewrite import NameInStream, name_in_message
 
@@ -25,24 +21,15 @@ async def proxy(exchange: Exchange, services: Services) -> None:
     fails leaves the answer unfinished and the record's outcome ``cut``: the server then breaks the client's connection,
     so that the client can tell.
     """
-    record = exchange.record
+    exchange.record.passes(exchange.body)
     headers = asking_headers(exchange, services, identity=exchange.client_model is not None)
-    record.rounds = 1
-    record.request = exchange.body
-    started = perf_counter()
-    try:
-        response = await services.upstream.request(exchange.scope["method"], exchange.target, headers, exchange.body)
-        try:
-            if not 200 <= response.status <= 599:
-                raise UpstreamBroken(f"upstream answered with status {response.status}, which HTTP does not have")
-            await _pass_on(exchange, response)
-        finally:
-            response.close()
-    finally:
-        record.upstream_ms = (perf_counter() - started) * 1000
+    method = exchange.scope["method"]
+    async with ask(exchange, services, method, exchange.target, headers, exchange.body) as asked:
+        await _pass_on(exchange, asked)
 
 
-async def _pass_on(exchange: Exchange, response: Response) -> None:
+async def _pass_on(exchange: Exchange, asked: ask) -> None:
+    response = asked.response
     headers = response_headers(response.headers)
     bodiless = response.status in _BODILESS
     if bodiless:
@@ -52,9 +39,9 @@ async def _pass_on(exchange: Exchange, response: Response) -> None:
         if response.whole:
             await _give(exchange, response.status, headers, await response.read_chunk())
         else:
-            await _stream(exchange, response, headers, None)
+            await _stream(exchange, asked, headers, None)
     elif (header(headers, b"content-type") or b"").startswith(b"text/event-stream"):
-        await _stream(exchange, response, without_length(headers), NameInStream(name))
+        await _stream(exchange, asked, without_length(headers), NameInStream(name))
     else:
         # Upstream sends a JSON answer when all of it is there, so that waiting for its end costs no time.
         body = name_in_message(await response.read(), name)
@@ -64,16 +51,17 @@ async def _pass_on(exchange: Exchange, response: Response) -> None:
 
 async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) -> None:
     """Answer with a body that is here whole."""
-    exchange.record.answer_ends = body[:_END_BYTES], body[-_END_BYTES:]
-    _note(exchange.record, status)
+    exchange.record.keeps(body[:_END_BYTES], body[-_END_BYTES:])
+    exchange.record.answers(status)
     direct = direct_of(exchange.scope)
     if not (body and direct is not None and direct.write_whole(status, headers, body)):
         await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "http.response.body", "body": body})
 
 
-async def _stream(exchange: Exchange, response: Response, headers: Headers, naming: NameInStream | None) -> None:
-    _note(exchange.record, response.status)
+async def _stream(exchange: Exchange, asked: ask, headers: Headers, naming: NameInStream | None) -> None:
+    response = asked.response
+    exchange.record.answers(response.status)
     await exchange.send({"type": "http.response.start", "status": response.status, "headers": headers})
     send, direct, ends = exchange.send, direct_of(exchange.scope), _Ends()
     more = True
@@ -82,6 +70,7 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
             chunk = await response.read_chunk()
             more = not response.ended
             if chunk:
+                asked.piece()
                 ends.first = ends.first or chunk[:_END_BYTES]
                 ends.take(chunk)
             if naming is not None:
@@ -91,9 +80,9 @@ async def _stream(exchange: Exchange, response: Response, headers: Headers, nami
             if more and direct is not None and response.sink is None and (naming is None or naming.done):
                 response.sink = direct.sink(ends.take)  # a stream: most answers are here whole with their first piece
     except UpstreamError as error:
-        exchange.record.outcome = broken_off(error)
+        exchange.record.fails(error)
     finally:
-        exchange.record.answer_ends = ends.first, ends.end()
+        exchange.record.keeps(ends.first, ends.end())
 
 
 class _Ends:
@@ -114,13 +103,3 @@ class _Ends:
     def end(self) -> bytes:
         """The last bytes of all."""
         return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
-
-
-def _note(record: Record, status: int) -> None:
-    """The answer's head goes to the client."""
-    record.answered = True
-    record.status = status
-    if status >= 400:
-        record.outcome = outcome_of(status)
-    else:
-        record.request = b""  # the answer names the model

@@ -1,10 +1,9 @@
-"""How a request is answered by the gateway itself, and how it ends when something fails."""
+"""How the gateway answers by itself: with a whole answer, or with an error."""
 
 from starlette.types import Message, Send
 
-from gateway.books.record import Outcome, Record, outcome_of
-from gateway.errors import Overloaded, RequestError, TurnTimeout, UpstreamError, UpstreamTimeout, UpstreamUnreachable
-from gateway.turn.lifecycle import UpstreamStreamError
+from gateway.books.record import Record
+from gateway.errors import RequestError
 from gateway.wire.headers import Headers, without_length
 
 JSON: Headers = [(b"content-type", b"application/json")]
@@ -20,45 +19,18 @@ async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> 
 async def refuse(error: RequestError, record: Record, send: Send) -> None:
     """Answer with the error, or, where an answer has begun, leave it unfinished: the server breaks the connection."""
     if record.answered:
-        record.outcome = "cut"
+        record.fails(error)
         return
-    record.answered = True
-    record.status = error.status
-    record.outcome = _outcome_of(error)
+    record.refuses(error)
     await send_whole(send, error.status, [*JSON, *error.headers], error.body())
 
 
-def broken_off(error: RequestError) -> Outcome:
-    """How a request ended whose answer had begun when it failed."""
-    match error:
-        case UpstreamTimeout() | TurnTimeout():
-            return "timeout"
-        case UpstreamStreamError():
-            return "upstream_error"
-    return "cut"
-
-
-def _outcome_of(error: RequestError) -> Outcome:
-    match error:
-        case UpstreamTimeout() | TurnTimeout():
-            return "timeout"
-        case Overloaded():
-            return "overloaded"
-        case UpstreamUnreachable():
-            return "upstream_unreachable"
-        case UpstreamError():
-            return "upstream_error"
-    return "client_error" if error.status < 500 else "gateway_error"
-
-
 def noting(record: Record, send: Send) -> Send:
-    """``send`` that writes down what went to the client."""
+    """``send`` that writes down what goes to the client."""
 
     async def noted(message: Message) -> None:
         if message["type"] == "http.response.start":
-            record.answered = True
-            record.status = message["status"]
-            record.outcome = outcome_of(record.status)
+            record.answers(message["status"])
         await send(message)
 
     return noted

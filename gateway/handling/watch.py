@@ -6,6 +6,7 @@ from typing import Any
 from starlette.types import Receive
 
 from gateway.books.record import Record
+from gateway.errors import ClientGone
 
 GRACE_S = 0.02
 """How long a request runs before its client is watched: most small ones are over by then, and a task each costs more
@@ -35,7 +36,7 @@ class Watched:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._record.outcome = "client_gone"
+        self._record.fails(ClientGone())
         self._task.cancel()
 
 

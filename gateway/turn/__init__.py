@@ -32,7 +32,7 @@ These are the rules of a turn. The code cites them by number; under each stand t
    - tests/turn/test_lifecycle.py::test_a_stream_cut_anywhere_runs_nothing
    - tests/turn/test_turn.py::test_parallel_calls_are_answered_in_call_order
    - tests/turn/test_turn.py::test_a_failed_search_is_told_to_the_model_and_the_turn_goes_on
-   - tests/handling/test_run_turn.py::test_calls_run_side_by_side
+   - tests/handling/test_run.py::test_calls_run_side_by_side
 
 4. *The client's calls* end the turn, with ``tool_use``, when their round has ended whole. Native calls beside them are
    run, and their results are in the message; they join the client's own when it comes back. Hidden calls beside them
@@ -71,7 +71,7 @@ These are the rules of a turn. The code cites them by number; under each stand t
    - tests/turn/test_properties.py::test_any_turn_is_one_legal_message_and_the_same_in_both_transports
    - tests/turn/test_turn.py::test_several_rounds_are_one_message
    - tests/turn/test_turn.py::test_hidden_search_is_run_and_not_seen
-   - tests/handling/test_run_turn.py::test_a_native_result_is_shown_as_soon_as_it_and_those_before_it_are_done
+   - tests/handling/test_run.py::test_a_native_result_is_shown_as_soon_as_it_and_those_before_it_are_done
 
 8. *Usage.* Of a round, the last value seen of each counter counts. The message has the sum over its rounds of each
    integer, inside objects too, and the last round's value of whatever else there is; ``iterations`` has an entry for
@@ -88,16 +88,16 @@ These are the rules of a turn. The code cites them by number; under each stand t
    message. What has failed never ends like a message. The exception: a stream that is made from JSON answers begins, by
    a ping, when it has been silent for long.
 
-   - tests/handling/test_run_turn.py::test_a_first_round_that_is_refused_passes_as_it_is
-   - tests/handling/test_run_turn.py::test_a_later_round_that_is_refused
-   - tests/handling/test_run_turn.py::test_a_stream_that_breaks_ends_in_an_error_and_runs_nothing
-   - tests/handling/test_run_turn.py::test_upstreams_own_error_event_passes_with_its_message
-   - tests/handling/test_run_turn.py::test_pings_keep_a_silent_stream_warm
+   - tests/handling/test_run.py::test_a_first_round_that_is_refused_passes_as_it_is
+   - tests/handling/test_run.py::test_a_later_round_that_is_refused
+   - tests/handling/test_run.py::test_a_stream_that_breaks_ends_in_an_error_and_runs_nothing
+   - tests/handling/test_run.py::test_upstreams_own_error_event_passes_with_its_message
+   - tests/handling/test_run.py::test_pings_keep_a_silent_stream_warm
 
 10. *Leaving.* When the client goes, whatever the turn is doing, the request upstream is closed and the calls that run
     are cancelled: nothing works for nobody.
 
-    - tests/handling/test_run_turn.py::test_when_the_client_goes_everything_is_let_go
+    - tests/handling/test_run.py::test_when_the_client_goes_everything_is_let_go
 
 11. *Thinking as text.* Where the first visible text of a round begins with ``<think>``, it is a ``thinking`` block up
     to ``</think>``, or to its end, in both transports, however it is cut. The block's ``signature`` is a marker that
@@ -120,6 +120,7 @@ from gateway.turn.probe import Holds, look
 from gateway.turn.request import TurnRequest, TurnRules, read_ours, read_request, translate_count
 from gateway.turn.rounds import MessagesRounds, Rounds, TokenRounds
 from gateway.turn.seal import Sealer
+from gateway.turn.token_round import TokenRound
 from gateway.turn.turn import Turn
 
 __all__ = [
@@ -134,6 +135,7 @@ __all__ = [
     "Outcome",
     "Rounds",
     "Sealer",
+    "TokenRound",
     "TokenRounds",
     "Turn",
     "TurnRequest",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import ERROR_TYPES, UpstreamBroken, UpstreamError
+from gateway.errors import UpstreamBroken, UpstreamStreamError
 from gateway.turn import jsonvalue
 
 Event = dict[str, Any]
@@ -54,18 +54,6 @@ PIECE: dict[str, str] = {
     "input_json_delta": "partial_json",
 }
 """Which member of a delta holds its piece of text."""
-
-
-class UpstreamStreamError(UpstreamError):
-    """Upstream's own ``error`` event: its message, and its type where that is one of Anthropic's."""
-
-    def __init__(self, kind: object, message: str) -> None:
-        super().__init__(message)
-        self._kind = kind if isinstance(kind, str) and kind in ERROR_TYPES.values() else "api_error"
-
-    @property
-    def type(self) -> str:
-        return self._kind
 
 
 def following(state: State, kind: str) -> State:

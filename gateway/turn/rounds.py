@@ -5,8 +5,9 @@ A round is one request to ``/v1/messages``, as the turn wants it. Where the clie
 message or the events that the turn understands.
 """
 
-from collections.abc import Iterable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
@@ -23,19 +24,33 @@ DONE = b"[DONE]"
 
 
 class Rounds(Protocol):
-    """The rounds of one turn, one after the other."""
+    """The rounds of one answer, one after the other: what the loop that asks for them and reads them goes by.
+
+    ``stream``: the client wants a stream; ``streams``: upstream answers as one. ``model`` is the client's name for it,
+    ``target`` where a round is posted to. ``head_waits``: upstream says 200 before it has looked at the whole request,
+    so that the client's head waits for the first event.
+    """
 
     @property
-    def turn(self) -> Turn:
-        """The turn they make."""
+    def stream(self) -> bool: ...
+    @property
+    def streams(self) -> bool: ...
+    @property
+    def head_waits(self) -> bool: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def over(self) -> bool:
+        """Whether no further round is to be asked for."""
 
     @property
-    def target(self) -> str:
-        """Where the round is posted to."""
+    def round_done(self) -> bool:
+        """Whether the round has come to its end; what upstream sends after it has no meaning."""
 
-    @property
-    def streams(self) -> bool:
-        """Whether upstream answers as a stream."""
+    def late_calls(self) -> list[Call]:
+        """What is to be run before the first round: see :meth:`Turn.late_calls`."""
 
     def request(self) -> bytes:
         """The body of the next round's request."""
@@ -44,10 +59,10 @@ class Rounds(Protocol):
         """Whether ``chunk`` is an event that goes to the client as it came: see :meth:`Turn.passes`."""
 
     def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
-        """Feed the turn with a stream's events, up to the round's end."""
+        """Take a stream's events, up to the round's end."""
 
-    def read_whole(self, body: bytes) -> Iterable[Event]:
-        """The events of a JSON answer, for the turn to be fed with."""
+    def read_whole(self, body: bytes, out: Out) -> None:
+        """Take a JSON answer."""
 
     def refusal(self, status: int, body: bytes) -> bytes:
         """What the client gets of the ``body`` that came with another status than 200."""
@@ -55,15 +70,69 @@ class Rounds(Protocol):
     def end(self, out: Out) -> list[Call]:
         """The answer has ended: see :meth:`Turn.end_round`."""
 
+    def answer(self) -> Mapping[str, Any]:
+        """Of the round that has ended: upstream's ``id``, ``model``, ``stop_reason``, ``usage``, where it gave them."""
+
+    def take(self, call: Call, outcome: Any, out: Out) -> None:
+        """A call's outcome: see :meth:`Turn.answer`."""
+
+    def usage(self) -> Mapping[str, Any]:
+        """The usage of all rounds so far."""
+
     def finish(self, out: Out) -> None:
-        """The turn is over: end its message."""
+        """All is over: end the message."""
+
+    def message(self) -> Event | None:
+        """The whole message for a client that wants JSON, where it is not the fold of what it was shown."""
 
 
-class MessagesRounds:
+class TurnRounds(ABC):
+    """The rounds of a turn."""
+
+    head_waits = False
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.stream = turn.stream
+        self.model = turn.model
+
+    @property
+    def over(self) -> bool:
+        return self.turn.over
+
+    @property
+    def round_done(self) -> bool:
+        return self.turn.round_done
+
+    def late_calls(self) -> list[Call]:
+        return self.turn.late_calls()
+
+    def read_whole(self, body: bytes, out: Out) -> None:
+        for event in self._events(body):
+            self.turn.feed(event, None, out)
+
+    def answer(self) -> Mapping[str, Any]:
+        return self.turn.last_answer()
+
+    def take(self, call: Call, outcome: Any, out: Out) -> None:
+        self.turn.answer(call, outcome, out)
+
+    def usage(self) -> Mapping[str, Any]:
+        return self.turn.usage()
+
+    def message(self) -> Event | None:
+        return None
+
+    @abstractmethod
+    def _events(self, body: bytes) -> Iterable[Event]:
+        """The events of a JSON answer."""
+
+
+class MessagesRounds(TurnRounds):
     """Rounds as ``/v1/messages`` answers them; ``target`` is the client's."""
 
     def __init__(self, turn: Turn, target: str) -> None:
-        self.turn = turn
+        super().__init__(turn)
         self.target = target
         self.streams = turn.stream
 
@@ -84,7 +153,7 @@ class MessagesRounds:
     def passes(self, chunk: bytes) -> bool:
         return self.turn.passes(chunk)
 
-    def read_whole(self, body: bytes) -> Iterable[Event]:
+    def _events(self, body: bytes) -> Iterable[Event]:
         return events_of(read_message(body))
 
     def refusal(self, status: int, body: bytes) -> bytes:
@@ -97,7 +166,7 @@ class MessagesRounds:
         self.turn.finish(out)
 
 
-class TokenRounds:
+class TokenRounds(TurnRounds):
     """Rounds with their tokens. ``fields`` are what the client asked for, ``target`` its own.
 
     The message (JSON) or ``message_delta`` (SSE) carries ``rounds``, which has every token; the deltas of a stream have
@@ -107,7 +176,7 @@ class TokenRounds:
     """
 
     def __init__(self, turn: Turn, fields: TokenFields, dialect: Dialect, target: str) -> None:
-        self.turn = turn
+        super().__init__(turn)
         self._fields = fields
         self._dialect = dialect
         self._trajectory = Trajectory()
@@ -144,7 +213,7 @@ class TokenRounds:
             if turn.round_done:
                 return
 
-    def read_whole(self, body: bytes) -> Iterable[Event]:
+    def _events(self, body: bytes) -> Iterable[Event]:
         self.turn.retain(len(body))
         message = self._translator.message(read_answer(body))
         if self.turn.stream:

@@ -32,6 +32,7 @@ class _Round:
     usage: Usage = field(default_factory=dict)
     ending: Event = field(default_factory=dict)
     extras: Event = field(default_factory=dict)
+    head: Event = field(default_factory=dict)
     text_is_visible: bool = False
 
 
@@ -138,6 +139,7 @@ class Turn:
         if not isinstance(message, dict):
             raise UpstreamBroken("Upstream sent message_start without a message.")
         self._take_usage(message)
+        self._round.head = {name: message.get(name) for name in ("id", "model")}
         if self.rounds_ended == 0:
             message["content"] = []
             if self._renamed is not None:
@@ -309,6 +311,11 @@ class Turn:
         if tokens:
             self._cursor.delta(index, EMPTY_DELTAS["text"], out, tokens)
         self._cursor.close(index, out)
+
+    def last_answer(self) -> dict[str, Any]:
+        """Of the round that has ended, upstream's ``id``, ``model``, ``stop_reason`` and ``usage``."""
+        seen = self._round
+        return {**seen.head, "stop_reason": seen.ending.get("stop_reason"), "usage": seen.usage}
 
     def usage(self) -> dict[str, Any]:
         """The turn's usage so far (rule 8)."""

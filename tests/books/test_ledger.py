@@ -8,10 +8,14 @@ import pytest
 from gateway.books.ledger import Ledger
 from gateway.books.log import RequestLog
 from gateway.books.metrics import Metrics
-from gateway.books.record import Outcome
+from gateway.books.observer import Observers
+from gateway.books.outcome import Outcome
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.anyio
+
+
+SCOPE = {"type": "http", "method": "POST", "raw_path": b"/v1/messages", "headers": []}
 
 
 class Books:
@@ -20,10 +24,10 @@ class Books:
     def __init__(self) -> None:
         self.file = io.StringIO()
         self.metrics = Metrics()
-        self.ledger = Ledger(self.metrics, RequestLog("info", "text", self.file))
+        self.ledger = Ledger(Observers([self.metrics, RequestLog("info", "text", self.file)]))
 
     def one(self, outcome: Outcome = "ok", **fields: object) -> None:
-        record = self.ledger.open("/v1/messages")
+        record = self.ledger.open("/v1/messages", SCOPE)
         record.outcome = outcome
         for name, value in fields.items():
             setattr(record, name, value)
@@ -53,8 +57,8 @@ async def test_lines_and_counts_come_by_themselves() -> None:
 async def test_what_upstream_says_for_numbers_costs_no_other_its_line() -> None:
     books = Books()
     for tokens in ("7", "x\nFAKE LINE", [1], {"a": 1}, -5, 10**400, 1.5, True, None, ""):
-        record = books.ledger.open("/v1/messages")
-        record.count({"input_tokens": tokens, "output_tokens": 2})
+        record = books.ledger.open("/v1/messages", SCOPE)
+        record.counts({"input_tokens": tokens, "output_tokens": 2})
         books.ledger.close(record)
     books.one(status=200, input_tokens=3)
     books.ledger.flush()
@@ -66,7 +70,7 @@ async def test_what_upstream_says_for_numbers_costs_no_other_its_line() -> None:
 
 async def test_requests_in_flight() -> None:
     books = Books()
-    records = [books.ledger.open("/v1/messages") for _ in range(3)]
+    records = [books.ledger.open("/v1/messages", SCOPE) for _ in range(3)]
     await eventually(lambda: books.metric("requests_in_flight") == 3)
     for record in records:
         books.ledger.close(record)

@@ -9,7 +9,8 @@ import pytest
 import structlog
 
 from gateway.books.log import RequestLog, configure_logging, describe
-from gateway.books.record import Outcome, Record
+from gateway.books.outcome import Outcome
+from gateway.books.record import Record
 
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 
@@ -23,7 +24,7 @@ def record(**fields: object) -> Record:
 
 def lines(form: Literal["text", "json"], *records: Record, level: str = "info") -> list[str]:
     file = io.StringIO()
-    RequestLog(level, form, file).write(records)
+    RequestLog(level, form, file).turns_ended(records, in_flight=0)
     return file.getvalue().splitlines()
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from gateway.books.record import Outcome, Record, model_of, outcome_of
+from gateway.books.outcome import Outcome, outcome_of_status
+from gateway.books.record import Record, model_of
 from tests.support.upstream import encode_event, message, sse, text, tool_use
 
 TALK = text('"model":"no", "output_tokens":99 \nevent: error\n')
@@ -81,4 +82,4 @@ def test_a_body_may_name_none(body: bytes) -> None:
     [(200, "ok"), (304, "ok"), (400, "client_error"), (429, "client_error"), (500, "upstream_error")],
 )
 def test_outcomes_by_status(status: int, outcome: Outcome) -> None:
-    assert outcome_of(status) == outcome
+    assert outcome_of_status(status) == outcome

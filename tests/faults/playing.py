@@ -1,12 +1,14 @@
 """Plays one fault at one place, and says how the request ended for the client and in the books."""
 
 import asyncio
+import io
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
+from gateway.books.log import RequestLog
 from gateway.settings import Settings
 from tests.faults.table import Expected
 from tests.faults.upstreams import BETWEEN, FAULTS, REFUSES, Fault, Right
@@ -33,6 +35,8 @@ class Seen:
     body: bytes = b""
     broken: bool = False
     outcomes: dict[str, int] = field(default_factory=dict)
+    line: dict[str, Any] = field(default_factory=dict)
+    """What the log says of it."""
     searched: list[str] = field(default_factory=list)
     asked: list[SeenRequest] = field(default_factory=list)
 
@@ -83,15 +87,19 @@ async def play(name: str, column: str) -> tuple[Seen, Fault]:
     upstream = ScriptedUpstream(*before, fault.answer, *after)
     seen = Seen()
     search = ScriptedSearch(default=found("It is 1.89."))
+    log = io.StringIO()
     patience: dict[str, Any] = {}
     if name.startswith("stalls"):
         patience = {"first_byte_timeout_s": PATIENCE_S, "idle_timeout_s": PATIENCE_S}
     async with asyncio.timeout(LONGEST_S), upstream:
         if name == REFUSES and place != "later":
             upstream.stop_listening()
-        async with running_gateway(Settings(upstream=upstream.origin, **patience), search=search) as gateway:
+        settings = Settings(upstream=upstream.origin, **patience)
+        watching = [RequestLog("info", "json", log)]
+        async with running_gateway(settings, search=search, observers=watching) as gateway:
             await ask(gateway, {"tools": []} if place == "proxy" else {"tools": [SEARCH]}, stream, seen)
             seen.outcomes = await outcomes(gateway)
+    [seen.line] = [json.loads(line) for line in log.getvalue().splitlines()]
     seen.searched, seen.asked = search.queries, upstream.requests
     return seen, fault
 

@@ -26,11 +26,20 @@ async def test_an_upstream_that(name: str, column: str) -> None:
     seen, fault = await play(name, column)
     assert seen.expected(fault) == EXPECTED[name, column]
     assert seen.outcomes == {EXPECTED[name, column].outcome: 1}
+    # The log says what the client got.
+    assert (seen.line["status"], seen.line["outcome"]) == (seen.status, EXPECTED[name, column].outcome)
+    assert seen.line["rounds"] == _rounds(column, EXPECTED[name, column])
+    assert seen.line["tools"] == ["web_search"] * len(seen.searched)
     assert len(seen.searched) == _searches(column, EXPECTED[name, column])
     if name.endswith("with Retry-After") and not seen.is_stream:
         assert seen.headers["retry-after"] == "7"
     if column == "later SSE":
         assert seen.text().startswith("I look it up."), "what the first round said is lost"
+
+
+def _rounds(column: str, expected: Expected) -> int:
+    """How often upstream is asked: a kept connection that had gone stale does not count twice."""
+    return 2 if column.startswith("later") or (column.startswith("first") and expected.ending == "whole") else 1
 
 
 def _searches(column: str, expected: Expected) -> int:

@@ -122,6 +122,7 @@ for status in (429, 500, 529):
     FAULTS[f"answers {status}"] = refused(status)
     FAULTS[f"answers {status} with Retry-After"] = refused(status, ("retry-after", "7"))
 FAULTS["answers 503 with a page"] = lambda right: Fault(json_answer(PAGE, 503, [("content-type", "text/html")]), PAGE)
+FAULTS["answers 700"] = refused(700)
 FAULTS["answers 307"] = refused(307, ("location", "http://elsewhere.invalid/v1/messages"))
 
 

@@ -18,7 +18,6 @@ from gateway.turn import (
     Rounds,
     Sealer,
     TokenRounds,
-    Turn,
     TurnRules,
     jsonvalue,
     read_turn,
@@ -86,9 +85,9 @@ def token_rounds(data: bytes) -> None:
 
 
 def _play(rounds: Rounds, draw: Draw, answer: Callable[[], Any]) -> None:
-    turn, seen = rounds.turn, _Client()
+    seen = _Client()
     try:
-        while not turn.over:
+        while not rounds.over:
             assert isinstance(json.loads(rounds.request()), dict)
             out: Out = []
             try:
@@ -98,7 +97,7 @@ def _play(rounds: Rounds, draw: Draw, answer: Callable[[], Any]) -> None:
             out = []
             calls = rounds.end(out)
             seen.takes(out)
-            _answer(turn, calls, draw, seen)
+            _answer(rounds, calls, draw, seen)
         out = []
         rounds.finish(out)
         seen.takes(out)
@@ -115,15 +114,14 @@ def _read(rounds: Rounds, draw: Draw, said: Any, out: Out) -> None:
             frames += reader.feed(write_event(name if name in KINDS else "message", json.dumps(event).encode()))
         rounds.read_frames(frames, out)
     else:
-        for event in rounds.read_whole(json.dumps(said).encode()):
-            rounds.turn.feed(event, None, out)
+        rounds.read_whole(json.dumps(said).encode(), out)
 
 
-def _answer(turn: Turn, calls: list[Call], draw: Draw, seen: "_Client") -> None:
+def _answer(rounds: Rounds, calls: list[Call], draw: Draw, seen: "_Client") -> None:
     for call in calls:
         outcome = draw.pick([found("x"), SearchOutcome("Nothing."), SearchOutcome("It failed.", error="unavailable")])
         out: Out = []
-        turn.answer(call, call.settled or outcome, out)
+        rounds.take(call, call.settled or outcome, out)
         seen.takes(out)
 
 

@@ -32,8 +32,7 @@ def reads(rounds: Rounds, said: Any) -> Out:
         written = b"".join(write_event(event.get("type", "message"), json.dumps(event).encode()) for event in said)
         rounds.read_frames(SSEReader().feed(written), out)
     else:
-        for event in rounds.read_whole(json.dumps(said).encode()):
-            rounds.turn.feed(event, None, out)
+        rounds.read_whole(json.dumps(said).encode(), out)
     rounds.end(out)
     rounds.finish(out)
     return out

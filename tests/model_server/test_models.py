@@ -128,6 +128,16 @@ async def test_upstreams_error_passes() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_status_that_http_does_not_have_is_no_answer() -> None:
+    async with (
+        ScriptedUpstream(json_answer({"data": []}, 700)) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+    ):
+        answer = await gateway.client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (502, "api_error")
+
+
+@pytest.mark.anyio
 async def test_each_client_is_told_what_upstream_tells_it() -> None:
     """Whatever is known already: a key that upstream does not know gets its 401, and another key its own list."""
 

@@ -6,13 +6,14 @@ async with ScriptedUpstream(json_answer(message(text("hi")))) as upstream:
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import httpx
 
 from gateway.app import Gateway
+from gateway.books.observer import Observer
 from gateway.server.serve import loopback
 from gateway.settings import Settings
 from gateway.tools.base import SearchBackend
@@ -51,11 +52,12 @@ async def running_gateway(
     backend: SearchBackend | None = None,
     kinds: Kinds = KINDS,
     runners: Mapping[str, AnyRunner] | None = None,
+    observers: Iterable[Observer] = (),
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway.
 
-    ``search`` stands in for the whole search tool, ``backend`` for the provider behind the real one. ``kinds`` and
-    other ``runners`` are the gateway's own parameters.
+    ``search`` stands in for the whole search tool, ``backend`` for the provider behind the real one. ``kinds``,
+    other ``runners`` and ``observers`` are the gateway's own parameters.
     """
     runners = dict(runners or {})
     if backend is not None:
@@ -69,7 +71,7 @@ async def running_gateway(
     if search is not None:
         runners["web_search"] = search
     async with (
-        loopback(Gateway(settings, kinds=kinds, runners=runners)) as url,
+        loopback(Gateway(settings, kinds=kinds, runners=runners, observers=observers)) as url,
         # Without certificates, which take longer to load than most tests to run.
         httpx.AsyncClient(base_url=url, timeout=10, verify=False, trust_env=False) as client,
     ):

@@ -42,7 +42,7 @@ def test_only_one_coding_is_read(coding: str) -> None:
         read(coding, gzip.compress(b"x"))
 
 
-@pytest.mark.parametrize("data", [b"no gzip", zlib.compress(b"x"), gzip.compress(b"x")[:-1], b"\x1f\x8b"])
+@pytest.mark.parametrize("data", [b"no gzip", zlib.compress(b"x"), gzip.compress(b"x", mtime=0)[:-1], b"\x1f\x8b"])
 def test_what_is_no_gzip(data: bytes) -> None:
     with pytest.raises(Undecodable):
         read("gzip", data)

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidRequest, UpstreamBroken
+from gateway.errors import InvalidRequest, UpstreamBroken, UpstreamStreamError
 from gateway.handling.classify import classify
 from gateway.tokens import Dialect
 from gateway.turn import Fold, Out, TokenRounds, TurnRules, jsonvalue
-from gateway.turn.lifecycle import UpstreamStreamError
 from gateway.wire.sse import Frame
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEALER, SEARCH, found
 from tests.support.upstream import encode_event, message, sse, text, tool_use
@@ -73,8 +72,7 @@ def play(
         if rounds.streams:
             rounds.read_frames(frames(next(answers)), out)
         else:
-            for event in rounds.read_whole(jsonvalue.write(next(answers))):
-                turn.feed(event, None, out)
+            rounds.read_whole(jsonvalue.write(next(answers)), out)
         for pending in rounds.end(out):
             turn.answer(pending, found(pending.job.query), out)
     rounds.finish(out)

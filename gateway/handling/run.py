@@ -1,7 +1,8 @@
-"""The IO shell of a turn: upstream, tools, and the client's answer; what a turn is lives in ``gateway.turn``.
+"""The IO shell of an answer that the gateway makes itself: upstream, tools, and the client's answer.
 
-When the client goes, the app cancels the task that is in here, and every ``finally`` lets go of what it holds: the
-upstream connection, the tools, the pings.
+One loop, whatever the rounds are (:class:`gateway.turn.Rounds`): a turn's, or the one of a token request. What a turn
+is lives in ``gateway.turn``. When the client goes, the app cancels the task that is in here, and every ``finally`` lets
+go of what it holds: the upstream connection, the tools, the pings.
 """
 
 import asyncio
@@ -9,8 +10,18 @@ from collections.abc import Callable
 from time import perf_counter
 
 from gateway.asgi import direct_of
-from gateway.handling.answer import Answer, JsonAnswer, Refused, StreamAnswer, see_through
-from gateway.handling.ask import EVENT_STREAM_TYPE, JSON_TYPE, asking_headers, expect_readable, read_leftover, with_type
+from gateway.books.observer import CallBegun, CallEnded
+from gateway.errors import Refused
+from gateway.handling.answer import ClientAnswer, JsonAnswer, StreamAnswer, see_through
+from gateway.handling.ask import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
+    ask,
+    asking_headers,
+    expect_readable,
+    read_leftover,
+    with_type,
+)
 from gateway.handling.exchange import Exchange, Services
 from gateway.turn import Call, Out, Outcome, Rounds
 from gateway.upstream import Response
@@ -18,95 +29,82 @@ from gateway.wire.headers import response_headers
 from gateway.wire.sse import SSEReader
 
 
-async def run_turn(rounds: Rounds, exchange: Exchange, services: Services) -> None:
-    """Answer the whole HTTP request that the turn of these ``rounds`` was read from.
+async def run(rounds: Rounds, exchange: Exchange, services: Services) -> None:
+    """Answer the whole HTTP request that these ``rounds`` were read from.
 
     Raises :class:`gateway.errors.RequestError` where nothing has been sent yet, for the app to answer.
     """
-    answer: Answer = JsonAnswer(exchange)
-    if rounds.turn.stream:
+    answer: ClientAnswer = JsonAnswer(exchange)
+    if rounds.stream:
         answer = StreamAnswer(exchange, services.settings.ping_interval_s)
-    exchange.record.model = rounds.turn.model
+    exchange.record.names(rounds.model)
     await see_through(_Run(rounds, answer, exchange, services).drive(), answer, exchange, services.settings)
 
 
 class _Run:
-    """One turn on its way."""
+    """One answer on its way."""
 
-    def __init__(self, rounds: Rounds, answer: Answer, exchange: Exchange, services: Services) -> None:
+    def __init__(self, rounds: Rounds, answer: ClientAnswer, exchange: Exchange, services: Services) -> None:
         self._rounds = rounds
         self._answer = answer
         self._exchange = exchange
         self._services = services
         self._settings = services.settings
         self._headers = asking_headers(exchange, services)
-        self._unfolds = rounds.turn.stream and not rounds.streams
+        self._unfolds = rounds.stream and not rounds.streams
         """Whether the client's stream is made from JSON answers (rule 9's exception)."""
 
     async def drive(self) -> None:
         """All the rounds, and the calls between them."""
-        turn = self._rounds.turn
+        rounds = self._rounds
         if self._unfolds:
             self._answer.hold()
-        await self._run_calls(turn.late_calls())
-        while not turn.over:
-            response = await self._ask()
-            try:
-                await self._end_round()
-                await read_leftover(response)
-            finally:
-                response.close()
-        await self._answer.finish()
+        await self._run_calls(rounds.late_calls())
+        first = True
+        while not rounds.over:
+            body = rounds.request()
+            async with ask(self._exchange, self._services, "POST", rounds.target, self._headers, body) as asked:
+                await self._read(asked, first=first)
+                await self._end_round(asked)
+                await read_leftover(asked.response)
+            first = False
+        await self._answer.finish(rounds.message())
 
-    async def _ask(self) -> Response:
-        """Ask for the next round and read it to its end. However that goes, its time is upstream's."""
-        body = self._rounds.request()
-        record = self._exchange.record
-        record.rounds += 1
-        sent = perf_counter()
-        try:
-            response = await self._services.upstream.request("POST", self._rounds.target, self._headers, body)
-            try:
-                await self._read(response)
-            except BaseException:
-                response.close()
-                raise
-            return response
-        finally:
-            record.upstream_ms += (perf_counter() - sent) * 1000
-
-    async def _read(self, response: Response) -> None:
-        rounds = self._rounds
+    async def _read(self, asked: ask, *, first: bool) -> None:
+        rounds, response = self._rounds, asked.response
         if response.status != 200:
             await self._not_ok(response)
         expect_readable(response, stream=rounds.streams)
-        if rounds.turn.rounds_ended == 0:
+        if first:
             await self._begin(response)
-        await (self._read_stream(response) if rounds.streams else self._read_json(response))
+        await (self._read_stream(asked) if rounds.streams else self._read_json(asked))
 
     async def _begin(self, response: Response) -> None:
         headers = response_headers(response.headers)
         if self._unfolds:
             self._answer.hold(with_type(headers, EVENT_STREAM_TYPE))
+        elif self._rounds.head_waits:
+            self._answer.hold(headers)
         else:
             await self._answer.start(headers)
 
-    async def _read_stream(self, response: Response) -> None:
-        rounds, turn, send = self._rounds, self._rounds.turn, self._answer.send
+    async def _read_stream(self, asked: ask) -> None:
+        rounds, response, send = self._rounds, asked.response, self._answer.send
         reader = SSEReader(self._settings.max_event_bytes)
         direct, passes = direct_of(self._exchange.scope), self._passes(reader)
-        while not turn.round_done:
+        while not rounds.round_done:
             chunk = await response.read_chunk()
             if not chunk:
                 break
+            asked.piece()
             out: Out = []
             try:
                 rounds.read_frames(reader.feed(chunk), out)
             finally:
                 if out:  # what came before an event that cannot be used is not lost
                     await send(out)
-            if direct is not None and response.sink is None:  # not before: the head goes with the first events
-                response.sink = direct.sink(passes)
+            if direct is not None and response.sink is None and self._answer.started:
+                response.sink = direct.sink(passes)  # not before: the head goes with the first events
 
     def _passes(self, reader: SSEReader) -> Callable[[bytes], bool]:
         """What takes a piece that is one event and needs no change, and says whether it was that."""
@@ -120,24 +118,27 @@ class _Run:
 
         return takes
 
-    async def _read_json(self, response: Response) -> None:
+    async def _read_json(self, asked: ask) -> None:
         out: Out = []
-        for event in self._rounds.read_whole(await response.read(self._settings.max_turn_bytes)):
-            self._rounds.turn.feed(event, None, out)
+        body = await asked.response.read(self._settings.max_turn_bytes)
+        asked.piece()
+        self._rounds.read_whole(body, out)
         await self._answer.send(out)
 
-    async def _end_round(self) -> None:
-        rounds, turn, record = self._rounds, self._rounds.turn, self._exchange.record
+    async def _end_round(self, asked: ask) -> None:
+        rounds = self._rounds
         out: Out = []
         calls = rounds.end(out)
-        record.count(turn.usage())
+        asked.whole(rounds.answer())
+        self._exchange.record.counts(rounds.usage())
         if out:
             await self._answer.send(out)
         await self._run_calls(calls)
-        if turn.over:
+        if rounds.over:
             out = []
             rounds.finish(out)
-            await self._answer.send(out)
+            if out:
+                await self._answer.send(out)
 
     async def _run_calls(self, calls: list[Call]) -> None:
         """Run calls side by side; each outcome is presented once none before it is missing."""
@@ -146,7 +147,7 @@ class _Run:
             for call, task in zip(calls, tasks, strict=True):
                 outcome = await task
                 out: Out = []
-                self._rounds.turn.answer(call, outcome, out)
+                self._rounds.take(call, outcome, out)
                 if out:
                     await self._answer.send(out)
         finally:
@@ -156,15 +157,24 @@ class _Run:
     async def _run_call(self, call: Call) -> Outcome:
         if call.settled is not None:
             return call.settled
-        self._exchange.record.tools.append(call.kind)
-        outcome = await self._services.runners[call.kind].run(call.job)
-        self._services.metrics.tool_call(call.kind, outcome.error)
-        return outcome
+        record, observers = self._exchange.record, self._services.observers
+        record.runs(call.kind)
+        begun = CallBegun(call.kind, call.tool.name, call.upstream_id, call.call_id, call.job)
+        for begins in observers.call_began:
+            begins(record, begun)
+        began_at = perf_counter()
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._services.runners[call.kind].run(call.job)
+            return outcome
+        finally:
+            ended = CallEnded(begun, (perf_counter() - began_at) * 1000, outcome)
+            for ends in observers.call_ended:
+                ends(record, ended)
 
     async def _not_ok(self, response: Response) -> None:
         """The first round's answer passes; a later one's ends the turn."""
         self._answer.close()  # no ping, late as it may be, takes the status away
-        self._exchange.record.status = response.status
         headers = response_headers(response.headers)
         body = await response.read(self._settings.max_turn_bytes)
         told = self._rounds.refusal(response.status, body)
