@@ -73,9 +73,9 @@ async def show(console: Console, speed: float) -> int:
     return 0
 
 
-async def ask(gateway: str, request: dict[str, Any], report: "Report") -> "Answer":
+async def ask(gateway: str, request: dict[str, Any], report: "Report") -> "Message":
     """Send the request as a client would, and report each part of the message when it is whole."""
-    answer = Answer()
+    answer = Message()
     async with httpx.AsyncClient(base_url=gateway, timeout=60) as client:
         await client.get("/health")  # the first connection takes time of its own, which is not what is shown
         report.client("POST /v1/messages")
@@ -89,7 +89,7 @@ async def ask(gateway: str, request: dict[str, Any], report: "Report") -> "Answe
     return answer
 
 
-def report_event(event: Event, answer: "Answer", report: "Report") -> None:
+def report_event(event: Event, answer: "Message", report: "Report") -> None:
     """What the client sees: blocks when they are whole, the rest as it comes."""
     match event["type"]:
         case "content_block_stop":
@@ -102,7 +102,7 @@ def report_event(event: Event, answer: "Answer", report: "Report") -> None:
             report.client(kind)
 
 
-class Answer:
+class Message:
     """A message that arrives as a stream. ``text`` and ``pieces`` are those of its latest block."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class WatchedUpstream:
         self.stop, self.close = self._player.stop, self._player.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = Answer()
+        answer = Message()
 
         async def watched(message: dict[str, Any]) -> None:
             for event in answer.feed(message.get("body", b"")):

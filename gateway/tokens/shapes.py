@@ -82,7 +82,7 @@ class Usage(msgspec.Struct):
     prompt_tokens_details: PromptDetails | None = None
 
 
-class Answer(msgspec.Struct):
+class Completion(msgspec.Struct):
     """A whole answer, or one chunk of a stream."""
 
     choices: list[Choice] | None = None
@@ -102,7 +102,7 @@ Shape = TypeVar("Shape")
 
 def check_answer(answer: dict[str, Any]) -> None:
     """Raises :class:`~gateway.errors.UpstreamBroken` for an answer or a chunk of another shape."""
-    _check(answer, Answer)
+    _check(answer, Completion)
 
 
 def check_spoken(answer: dict[str, Any]) -> Spoken:

@@ -21,7 +21,7 @@ _MARKUP = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Heard:
     """Upstream's answer to a Messages request: its blocks, or ``trouble`` in upstream's words; status 0: none came.
 
     ``timed_out``: none came in time.
@@ -46,22 +46,22 @@ class Answer:
         return any(block.get("type") == "tool_use" for block in self.blocks)
 
 
-def read_answer(answer: httpx.Response) -> Answer:
+def read_answer(answer: httpx.Response) -> Heard:
     """A Messages answer, or what upstream says is wrong."""
     if answer.status_code in (401, 403):
-        return Answer(answer.status_code, trouble=f"HTTP {answer.status_code}: the key is refused")
+        return Heard(answer.status_code, trouble=f"HTTP {answer.status_code}: the key is refused")
     value = _json(answer)
     if not isinstance(value, dict):
-        return Answer(answer.status_code, trouble=f"HTTP {answer.status_code}, and no JSON object")
+        return Heard(answer.status_code, trouble=f"HTTP {answer.status_code}, and no JSON object")
     if answer.status_code == 200 and value.get("type") == "message" and isinstance(value.get("content"), list):
         blocks = [block for block in value["content"] if isinstance(block, dict)]
-        return Answer(200, blocks, value.get("stop_reason"))
+        return Heard(200, blocks, value.get("stop_reason"))
     error = value.get("error")
     words = error.get("message") if isinstance(error, dict) else None
-    return Answer(answer.status_code, trouble=f"HTTP {answer.status_code}: {str(words or 'no message')[:300]}")
+    return Heard(answer.status_code, trouble=f"HTTP {answer.status_code}: {str(words or 'no message')[:300]}")
 
 
-def tool_calls(model: ServedModel, free: Answer, forced: Answer) -> Check:
+def tool_calls(model: ServedModel, free: Heard, forced: Heard) -> Check:
     """Whether calls come back as ``tool_use``: one that the model may make, and one that it must."""
     refused = next((answer for answer in (free, forced) if not answer.is_message), None)
     if refused is not None and "tool-call-parser" in refused.trouble:
@@ -82,12 +82,12 @@ def tool_calls(model: ServedModel, free: Answer, forced: Answer) -> Check:
     return Check("tool calls", "ok", "a call comes back as tool_use, forced or not")
 
 
-def _late(answer: Answer) -> Check:
+def _late(answer: Heard) -> Check:
     what = f"{answer.trouble} to a request with a tool: the model thinks for long, or the server is busy"
     return Check("tool calls", "note", what, "try again when the model server has less to do")
 
 
-def reasoning(model: ServedModel, answers: Sequence[Answer]) -> Check:
+def reasoning(model: ServedModel, answers: Sequence[Heard]) -> Check:
     """Whether thinking stays out of the text."""
     if any("<think>" in answer.text or "</think>" in answer.text for answer in answers):
         family = family_of(model.id, model.root)

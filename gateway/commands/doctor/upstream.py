@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from gateway.commands.doctor.answers import Answer, read_answer, reasoning, tool_calls
+from gateway.commands.doctor.answers import Heard, read_answer, reasoning, tool_calls
 from gateway.commands.doctor.check import Check
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.model_server import ModelServer
@@ -186,7 +186,7 @@ def _names(served: list[ServedModel], model: ServedModel, names: ModelMap, setti
 async def _conversation(
     client: httpx.AsyncClient, model: ServedModel, settings: Settings, patience: Patience
 ) -> AsyncIterator[Check]:
-    async def ask(body: dict[str, object]) -> Answer:
+    async def ask(body: dict[str, object]) -> Heard:
         return await _ask(client, body, patience.answer_s)
 
     hello = await ask({"model": model.id, "max_tokens": 64, "messages": [_user("hello")]})
@@ -227,12 +227,12 @@ def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-async def _ask(client: httpx.AsyncClient, body: dict[str, object], within_s: float) -> Answer:
+async def _ask(client: httpx.AsyncClient, body: dict[str, object], within_s: float) -> Heard:
     try:
         async with asyncio.timeout(within_s):
             answer = await client.post("/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
         return read_answer(answer)
     except TimeoutError:
-        return Answer(0, trouble=f"no answer within {within_s:g} s", timed_out=True)
+        return Heard(0, trouble=f"no answer within {within_s:g} s", timed_out=True)
     except httpx.TransportError as error:
-        return Answer(0, trouble=f"the connection broke ({type(error).__name__})")
+        return Heard(0, trouble=f"the connection broke ({type(error).__name__})")
