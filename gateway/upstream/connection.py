@@ -1,8 +1,8 @@
 """One connection to upstream, and the one answer that is on its way through it.
 
-The parser is httptools'; this module gives it bytes and turns what it finds into a :class:`Response`. A connection is
-idle or carries exactly one exchange: no pipelining, so a byte that arrives while it is idle belongs to nobody and ends
-it. An answer that cannot be told whole (cut, reset, not HTTP) is an error, never a short body.
+The parser is httptools'; this module gives it bytes and turns what it finds into a :class:`Response`. Where it stands
+is one of the :mod:`~gateway.upstream.states`: a byte that arrives while it is idle belongs to nobody and ends it. An
+answer that cannot be told whole (cut, reset, not HTTP) is an error, never a short body.
 
 This is the path of every proxied byte. One Future for a wait that really waits, no task and no timer of its own: the
 pool looks at all connections once in a while (:meth:`Connection.check`).
@@ -16,7 +16,20 @@ from typing import Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gateway.errors import UpstreamBroken, UpstreamError, UpstreamTimeout
+from gateway.upstream.states import (
+    ASKED,
+    DROPPED,
+    ENDED,
+    ENDED_FOR_GOOD,
+    HEAD,
+    OPENED,
+    SETTLED,
+    SURPLUS,
+    State,
+)
 from gateway.wire.headers import Headers
+
+_AWAITED, _BODY, _COMPLETE = State.AWAITED, State.BODY, State.COMPLETE  # a member of a class takes longer to look up
 
 BUFFER_LIMIT = 256 * 1024
 """Body bytes held for a caller who does not read; with more, the socket is no longer read. See :class:`Response`."""
@@ -25,7 +38,7 @@ READ_LIMIT = 64 * 1024 * 1024
 """Bytes taken for a body that is read whole, unless the caller says another number."""
 
 HEAD_LIMIT = 64 * 1024
-"""Bytes taken for one response head, interim ones included, and for what is no body between two pieces of body."""
+"""Bytes taken for one response head, interim ones included; also for what frames the pieces of a body."""
 
 WRITE_PIECE = 256 * 1024
 """A longer request body is written in pieces of this size, each when the socket has taken the ones before."""
@@ -148,12 +161,11 @@ class Connection(asyncio.Protocol):
     """The protocol of one socket. ``idle_since`` is the loop's time at which its last answer was complete."""
 
     __slots__ = (
-        "_complete",
         "_head_only",
         "_keeper",
         "_parser",
         "_response",
-        "_reusable",
+        "_state",
         "_taken",
         "_transport",
         "_unsent",
@@ -171,11 +183,10 @@ class Connection(asyncio.Protocol):
         self.overhead = 0  # bytes since the caller began to wait that were neither a whole head nor body
         self._keeper = keeper
         self._parser = HttpResponseParser(self)
-        self._response: Response | None = None
+        self._state = State.CONNECTING
+        self._response: Response | None = None  # while it is AWAITED, in its BODY, or what ended it is being read
         self._head_only = False
-        self._complete = False
-        self._reusable = False
-        self._taken = False  # of the bytes that just came, the sink took some
+        self._taken = False  # of the bytes that just came the sink took some, and they did not end the answer
         self._unsent: memoryview | None = None
         self._write_paused = False
 
@@ -190,6 +201,7 @@ class Connection(asyncio.Protocol):
 
         Raises UpstreamTimeout (``first byte``) and UpstreamBroken; :meth:`unanswered` tells what that was.
         """
+        self._state = ASKED[self._state]
         response = self._response = Response(self)
         self._head_only = head_only
         if len(body) <= WRITE_PIECE:
@@ -227,6 +239,7 @@ class Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close the socket now."""
+        self._state = DROPPED[self._state]
         self._transport.abort()
 
     def check(self, now: float, *, first_byte_timeout_s: float, idle_timeout_s: float) -> None:
@@ -235,7 +248,7 @@ class Connection(asyncio.Protocol):
         if response is None or response._waiter is None:
             return
         waited = now - response._since
-        if response.status == 0:
+        if self._state is _AWAITED:
             if waited >= first_byte_timeout_s:
                 text = f"upstream did not begin to answer within {first_byte_timeout_s:g} s"
                 self.abort(UpstreamTimeout(text, stage="first byte"))
@@ -247,6 +260,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own are not subclasses
+        self._state = OPENED[self._state]
         self._keeper.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -257,7 +271,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            if not self._complete:
+            if self._state is _BODY or self._state is _AWAITED:
                 self.overhead += len(data)
                 fault = error.__context__
                 if not isinstance(fault, UpstreamBroken):
@@ -265,13 +279,13 @@ class Connection(asyncio.Protocol):
                     fault.__cause__ = error
                 self.abort(fault)
                 return
-            self._reusable = False  # something came after the answer: nobody's
-        if self._complete:
-            self._finish(response)
-        elif self._taken:
+            self._state = SURPLUS[self._state]
+        if self._taken:
             self._taken = False
             self.overhead = 0
             response._since = self.loop.time()
+        elif self._state is not _BODY and self._state is not _AWAITED:
+            self._finish(response)
         elif response._waiter is not None:
             self._no_progress(response, len(data))
         elif response._buffered > BUFFER_LIMIT:
@@ -281,8 +295,8 @@ class Connection(asyncio.Protocol):
         response = self._response
         if response is None:
             return
-        if response.status and _ends_with_connection(response.headers):
-            self._reusable = False
+        if self._state is _BODY and _ends_with_connection(response.headers):
+            self._state = ENDED_FOR_GOOD[self._state]
             self._finish(response)
         else:
             self.abort(_cut(response))
@@ -293,6 +307,7 @@ class Connection(asyncio.Protocol):
             fault = _cut(response)
             fault.__cause__ = error
             self.abort(fault)
+        self._state = DROPPED[self._state]
         del self._parser  # which holds this object's methods
         self._keeper.closed(self)
 
@@ -306,13 +321,13 @@ class Connection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        if self._complete:
+        if self._state is not _AWAITED:
             raise UpstreamBroken("upstream sent a second answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         response = self._response
         assert response is not None
-        if response.status:
+        if self._state is not _AWAITED:
             return  # a trailer
         name = name.lower()
         response.headers.append((name, value))
@@ -328,10 +343,11 @@ class Connection(asyncio.Protocol):
         if status < 200:
             response.headers.clear()
             return
+        self._state = HEAD[self._state]
         response.status = status
         response._wake()
         if self._head_only:
-            self._complete = True
+            self._state = ENDED_FOR_GOOD[self._state]
             # The parser cannot be told that no body follows, so it stops here, and so does the connection.
             raise UpstreamBroken("a HEAD answer has no body")
 
@@ -350,20 +366,19 @@ class Connection(asyncio.Protocol):
                 waiter.set_result(None)
 
     def on_message_complete(self) -> None:
-        response = self._response
-        assert response is not None
-        if response.status:  # else it was an interim answer
-            self._complete = True
-            self._reusable = self._parser.should_keep_alive()
+        if self._state is _BODY:  # else it was an interim answer
+            self._taken = False
+            step = ENDED if self._parser.should_keep_alive() else ENDED_FOR_GOOD
+            self._state = step[self._state]
 
     # What is left
 
     def _finish(self, response: Response) -> None:
-        self._complete = self._taken = False
         self._response = None
         response._connection = None
         response._wake()
-        if self._reusable and not self._write_paused:  # else the rest of this request would run into the next one
+        if self._state is _COMPLETE and not self._write_paused:  # else this request would run into the next one
+            self._state = SETTLED[self._state]
             self.idle_since = self.loop.time()
             self._keeper.idle(self)
         else:
@@ -372,9 +387,9 @@ class Connection(asyncio.Protocol):
     def _no_progress(self, response: Response, size: int) -> None:
         self.overhead += size
         if self.overhead > HEAD_LIMIT:
-            what = "trailers" if response.status else "response head"
+            what = "trailers" if self._state is _BODY else "response head"
             self.abort(_too_long(what))
-        elif response.status:
+        elif self._state is _BODY:
             response._since = self.loop.time()  # a byte is a byte: upstream is not idle
 
     def _write_on(self) -> None:

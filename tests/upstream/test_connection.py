@@ -323,6 +323,29 @@ async def test_a_byte_while_idle_ends_the_connection() -> None:
     assert wire.transport.closed
 
 
+async def test_a_busy_connection_takes_no_second_request() -> None:
+    wire = Wire()
+    task = await wire.asked()
+    with pytest.raises(RuntimeError, match="is awaited, and cannot be asked"):
+        await wire.ask()
+    assert wire.transport.written == [b"HEAD\r\n"]
+    wire.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
+    with pytest.raises(RuntimeError, match="is body, and cannot be asked"):
+        await wire.ask()
+    wire.connection.data_received(b"k")
+    assert await (await task).read() == b"ok"
+
+
+async def test_a_closed_connection_takes_no_request_and_no_bytes() -> None:
+    wire = Wire()
+    wire.connection.drop()
+    wire.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    with pytest.raises(RuntimeError, match="is closed, and cannot be asked"):
+        await wire.ask()
+    assert wire.keeper.idles == 0
+    assert wire.transport.written == []
+
+
 async def test_a_trailer_does_not_show_in_the_next_head() -> None:
     wire = Wire()
     first = await wire.answered(CHUNKED + b"1\r\na\r\n0\r\nx-checksum: 1\r\n\r\n")
