@@ -18,9 +18,8 @@ from typing import Any
 
 import httpx
 
-from gateway.app import Gateway
+from gateway import Gateway, Settings
 from gateway.server.serve import loopback
-from gateway.settings import Settings
 from gateway.tools.canned import CannedSearch
 from gateway.tools.web_search import WebSearch
 from gateway.turn.web_search import SearchResult

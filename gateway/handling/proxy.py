@@ -6,12 +6,12 @@ from gateway.asgi import direct_of
 from gateway.errors import UpstreamError
 from gateway.handling.ask import ask, asking_headers
 from gateway.handling.exchange import Exchange, Services
+from gateway.handling.refuse import BODILESS, send_whole
 from gateway.wire.headers import Headers, header, response_headers, without_length
 from gateway.wire.rewrite import NameInStream, name_in_message
 
 _END_BYTES: Final = 2048
 """How much of an answer's beginning and end is kept, to read the figures for the log from."""
-_BODILESS: Final = frozenset({204, 205, 304})
 
 
 async def proxy(exchange: Exchange, services: Services) -> None:
@@ -31,11 +31,11 @@ async def proxy(exchange: Exchange, services: Services) -> None:
 async def _pass_on(exchange: Exchange, asked: ask) -> None:
     response = asked.response
     headers = response_headers(response.headers)
-    bodiless = response.status in _BODILESS
-    if bodiless:
-        headers = without_length(headers)  # of the body there would have been: the server takes it at its word
     name = exchange.client_model
-    if name is None or bodiless or header(headers, b"content-encoding") not in (None, b"identity"):
+    if response.status in BODILESS:
+        exchange.record.answers(response.status)
+        await send_whole(exchange.send, response.status, headers, b"")
+    elif name is None or header(headers, b"content-encoding") not in (None, b"identity"):
         if response.whole:
             await _give(exchange, response.status, headers, await response.read_chunk())
         else:

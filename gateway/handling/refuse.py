@@ -8,10 +8,17 @@ from gateway.wire.headers import Headers, without_length
 
 JSON: Headers = [(b"content-type", b"application/json")]
 
+BODILESS = frozenset({204, 205, 304})
+"""Statuses whose answers have no body (RFC 9110, 15), whatever came with them."""
+
 
 async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
     """Send a whole answer; its own content-length takes the place of one in ``headers``."""
-    fields = [*without_length(headers), (b"content-length", b"%d" % len(body))]
+    fields = without_length(headers)
+    if status in BODILESS:
+        body = b""
+    if status not in (204, 304):  # which end with their heads
+        fields = [*fields, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})
 

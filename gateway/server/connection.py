@@ -8,10 +8,11 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from gateway.asgi import DIRECT, STOPPING
 from gateway.server.direct import DirectAnswer, HeadWithBody
 from gateway.server.strict import StrictProtocol
+from gateway.server.unchunked import UnchunkedAnswer
 
 LINGER_S = 1.0
-"""How long an idle connection is still listened to when the server stops: a request may be on its way, and is answered
-with ``connection: close``. Closing at once would lose it."""
+"""How long a connection that is idle, or becomes so, is still listened to when the server stops: a request may be on
+its way, and is answered with ``connection: close``. Closing at once would lose it."""
 
 STALLED_S = 300
 """A client that sends nothing more of its request, or takes nothing more of its answer, for that long is dropped:
@@ -89,8 +90,13 @@ class ClientConnection(StrictProtocol):
         self.app_state[STOPPING] = True
         if self._is_idle():
             self.loop.call_later(LINGER_S, self._close_if_idle)
-        else:
+        elif not self.cycle.response_started:
             self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if STOPPING in self.app_state and self._is_idle():  # its head had gone before, and promised another request
+            self.loop.call_later(LINGER_S, self._close_if_idle)
 
     def on_headers_complete(self) -> None:
         before = self.cycle
@@ -100,6 +106,8 @@ class ClientConnection(StrictProtocol):
             return  # the head is read again, without a wish that it had
         direct = DirectAnswer(cycle, self.transport)
         cycle.scope["extensions"] = {DIRECT: direct}  # type: ignore[dict-item]  # ASGI has dicts there
+        if cycle.scope["http_version"] == "1.0":
+            cycle.send = UnchunkedAnswer(cycle).send  # type: ignore[method-assign]
         if before is not None and not before.response_complete:
             self._earlier = [*(one for one in self._earlier if not one.response_complete), before]
         if STOPPING in self.app_state:

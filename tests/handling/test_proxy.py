@@ -2,13 +2,17 @@
 
 import asyncio
 import gzip
+import json
+import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
 
 from gateway.settings import Settings
 from tests.support.gateway import running_gateway
+from tests.support.playbook import SEARCH, asking
 from tests.support.raw import post, raw_client
 from tests.support.upstream import (
     Scripted,
@@ -156,6 +160,28 @@ async def test_an_answer_without_a_body_ends(status: int) -> None:
     async with ScriptedUpstream(script) as upstream, running_gateway(Settings(upstream=upstream.origin)) as gateway:
         answer = await gateway.client.get("/v1/models")
     assert (answer.status_code, answer.headers["etag"], answer.content) == (status, "q", b"")
+
+
+@pytest.mark.parametrize("tools", [[], [SEARCH]], ids=["proxy", "turn"])
+@pytest.mark.parametrize("framing", [b"content-length: 5\r\n\r\nhello", b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"])
+@pytest.mark.parametrize("status", [204, 205, 304])
+async def test_an_answer_that_may_have_no_body_has_none_and_the_next_one_is_behind_it(
+    status: int, framing: bytes, tools: list[Any]
+) -> None:
+    """Whatever upstream sends with it; the lengths of 204 and 304 are none of the body's that comes."""
+    script = raw(b"HTTP/1.1 %d X\r\n%b" % (status, framing), then="keep")
+    async with (
+        ScriptedUpstream(script) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+        raw_client(gateway.port) as client,
+    ):
+        await client.send(post(json.dumps(asking(stream=False, tools=tools)).encode()))
+        head = await client.head()
+        await client.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await client.head()).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"transfer-encoding" not in head
+    assert re.findall(rb"content-length: (\d+)", head) == ([b"0"] if status == 205 else [])
 
 
 async def test_a_head_request_has_the_headers_of_the_answer_alone() -> None:

@@ -15,7 +15,7 @@ from gateway.server import serve as server
 from gateway.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.playbook import SEARCH, asking
-from tests.support.raw import raw_client
+from tests.support.raw import post, raw_client
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.serving import end, listens, serving, workers
 from tests.support.upstream import (
@@ -134,6 +134,37 @@ async def test_sigterm_closes_the_port_and_ready_says_so_on_the_connections_that
                 got += b"".join([chunk async for chunk in chunks])
         assert got == b"".join(map(encode_event, spoken))
         assert await asyncio.to_thread(program.end) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+async def test_a_stream_that_ends_while_the_server_stops_leaves_room_for_one_more_request(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Its head had promised it: the client sends the next request on the same connection."""
+    gate = asyncio.Event()
+    spoken = sse(text("one two"))
+    async with (
+        asyncio.timeout(60),
+        ScriptedUpstream(sse_answer([spoken[0], gate, *spoken[1:]]), json_answer({})) as upstream,
+        serving(tmp_path, "--upstream", upstream.origin, "--workers", "2") as (program, client),
+    ):
+        await eventually(lambda: len(workers(program)) == 2)
+        before = set(workers(program))
+        async with raw_client(int(str(client.base_url).rstrip("/").rpartition(":")[2])) as kept:
+            await kept.send(post(json.dumps(asking(stream=True, tools=[])).encode()))
+            await kept.until(encode_event(spoken[0]))
+            os.kill(program.process.pid, number)
+            if number == signal.SIGHUP:
+                await eventually(lambda: before < set(workers(program)) and len(workers(program)) == 4, within_s=30)
+            await asyncio.sleep(1)  # the workers have been told to stop, both of them
+            gate.set()
+            await kept.until(b"\r\n0\r\n\r\n")
+            await kept.send(post(b"{}"))
+            head = await kept.head()
+            assert b" 200 " in head
+            assert b"connection: close\r\n" in head
+            assert await kept.rest() == b"{}"
+        assert await end(program) == 0
 
 
 # --- SIGHUP ---------------------------------------------------------------------------------------------------------

@@ -21,13 +21,13 @@ ROOT = Path(__file__).parents[2]
 USED: dict[type, str] = {
     HttpToolsProtocol: """
         _unset_keepalive_if_required app_state connection_lost connection_made cycle data_received expect_100_continue
-        headers logger loop on_body on_header on_headers_complete on_message_begin on_message_complete parser
-        pause_writing pipeline resume_writing scope send_400_response shutdown timeout_keep_alive
-        timeout_keep_alive_handler timeout_keep_alive_task transport url
+        headers logger loop on_body on_header on_headers_complete on_message_begin on_message_complete
+        on_response_complete parser pause_writing pipeline resume_writing scope send_400_response shutdown
+        timeout_keep_alive timeout_keep_alive_handler timeout_keep_alive_task transport url
     """,
     RequestResponseCycle: """
-        access_log chunked_encoding default_headers disconnected flow keep_alive message_event more_body on_response
-        response_complete response_started scope waiting_for_100_continue
+        access_log chunked_encoding default_headers disconnected expected_content_length flow keep_alive message_event
+        more_body on_response response_complete response_started scope send waiting_for_100_continue
     """,
     FlowControl: "pause_reading resume_reading write_paused",
     ServerState: "connections tasks",
@@ -57,7 +57,7 @@ def test_the_status_lines_are_those_of_http_1_1() -> None:
     assert STATUS_LINE[299] == b"HTTP/1.1 299 \r\n"
 
 
-@pytest.mark.parametrize("file", ["connection.py", "direct.py", "strict.py", "workers.py"])
+@pytest.mark.parametrize("file", ["connection.py", "direct.py", "strict.py", "unchunked.py", "workers.py"])
 def test_nothing_is_used_that_is_not_named_above(file: str) -> None:
     tree = ast.walk(ast.parse((ROOT / "gateway" / "server" / file).read_text()))
     used = {_name(node) for node in tree} & {name for kind in USED for name in has(kind)}
