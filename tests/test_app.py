@@ -197,10 +197,10 @@ async def test_what_is_not_http_gets_the_envelope_too() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"POST /v1/messages HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST /v1/messages HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        b"POST /v1/messages HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/messages HTTP/1.1\r\nTransfer-Encoding : chunked\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n",
     ],
 )
 async def test_a_request_of_two_lengths_goes_nowhere(head: bytes) -> None:

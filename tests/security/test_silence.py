@@ -134,7 +134,9 @@ async def ask_oddly(client: httpx.AsyncClient, port: int) -> None:
             await raw_connection.send(garbage % CANARY.encode())
             await raw_connection.rest()
     async with raw_client(port) as raw_connection:  # a client that goes in the middle of its request
-        await raw_connection.send(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 999\r\n\r\n" + CANARY.encode())
+        await raw_connection.send(
+            b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 999\r\n\r\n" + CANARY.encode()
+        )
         await asyncio.sleep(0.02)
         raw_connection.leave()
     await eventually(lambda: tells_of(client, "client_gone"))

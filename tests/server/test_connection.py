@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from gateway.app import Gateway
+from gateway.handling.watch import GRACE_S
 from gateway.server import connection
 from gateway.server import serve as server
 from gateway.settings import Settings
@@ -102,7 +103,8 @@ async def test_an_answer_may_take_longer_than_that() -> None:
         assert (await client.rest()).endswith(b"3\r\ntwo\r\n0\r\n\r\n")
 
 
-async def test_a_client_that_leaves_with_another_request_behind_is_noticed() -> None:
+@pytest.mark.parametrize("after_s", [0, 3 * GRACE_S], ids=["at once", "while it is watched"])
+async def test_a_client_that_leaves_with_another_request_behind_is_noticed(after_s: float) -> None:
     """The first request is the one that is being answered."""
     async with (
         ScriptedUpstream(raw(then="stall")) as upstream,
@@ -111,6 +113,7 @@ async def test_a_client_that_leaves_with_another_request_behind_is_noticed() -> 
         async with raw_client(port_of(url)) as client:
             await client.send(post(b"{}") + post(b"{}") + post(b"{}"))
             await upstream.arrived()
+            await asyncio.sleep(after_s)
         await upstream.closed_by_client()
         async with httpx.AsyncClient(base_url=url, verify=False) as other:
             assert 'outcome="client_gone"' in (await other.get("/metrics")).text

@@ -68,6 +68,18 @@ async def test_each_event_is_one_chunk_in_its_place(
     assert len(sent) < len(deltas) / 2  # all but the head, the ends and what came while the task was busy
 
 
+async def test_what_is_written_past_send_is_no_silence() -> None:
+    """A ping comes after silence, and here is none: the stream takes four times as long as a ping waits."""
+    body = {"model": "m", "stream": True, "tools": [SEARCH], "messages": [QUESTION]}
+    async with (
+        ScriptedUpstream(sse_answer(EVENTS, pace=0.03)) as upstream,
+        running_gateway(Settings(upstream=upstream.origin, ping_interval_s=0.4), search=ScriptedSearch()) as gateway,
+    ):
+        answer = await gateway.client.post("/v1/messages", json=body)
+    assert b"event: message_stop" in answer.content
+    assert b"event: ping" not in answer.content
+
+
 async def test_what_is_written_past_send_has_its_figures_in_the_metrics() -> None:
     events = sse(text(*(f"word {number} " for number in range(50))), input_tokens=7, output_tokens=50)
     async with (
