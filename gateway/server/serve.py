@@ -2,11 +2,10 @@
 
 import asyncio
 import math
-import os
+import multiprocessing
 import secrets
-import shutil
 import socket
-import tempfile
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,14 +14,15 @@ import structlog
 import uvicorn
 from pydantic import SecretStr
 from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.server import ServerState
 
 from gateway.app import Gateway
 from gateway.books.log import configure_logging
-from gateway.books.metrics import MULTIPROCESS_DIR
 from gateway.errors import SettingsError
 from gateway.server.connection import ClientConnection
 from gateway.server.reach import listens, origin_at
+from gateway.server.shared_metrics import shared_metrics
 from gateway.server.workers import Workers, end_with_supervisor
 from gateway.settings import Settings, unknown_variables
 from gateway.tools.runners import make_runners
@@ -71,8 +71,8 @@ def serve(
                 read = reread() if reread else settings
                 return _config_of(read.model_copy(update={"seal_keys": read.seal_keys or settings.seal_keys}))
 
-            with _shared_metrics():
-                Workers(_config_of(settings), [listener], anew).run()
+            with shared_metrics() as metrics:
+                Workers(_config_of(settings), [listener], anew, metrics).run()
 
 
 @asynccontextmanager
@@ -140,7 +140,13 @@ class _Application:
     def __call__(self) -> ASGIApp:
         configure_logging(self.settings.log_level, self.settings.log_format)
         end_with_supervisor()
-        return Gateway(self.settings)
+        try:
+            return Gateway(self.settings)
+        except SettingsError as error:
+            if multiprocessing.parent_process() is None:
+                raise
+            structlog.get_logger().error("a server process cannot start", why=str(error))
+            sys.exit(STARTUP_FAILURE)
 
 
 @contextmanager
@@ -155,18 +161,3 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     with listener:
         listener.set_inheritable(True)
         yield listener
-
-
-@contextmanager
-def _shared_metrics() -> Iterator[None]:
-    """A directory where the workers keep their metrics, so that each can show those of all."""
-    if os.environ.get(MULTIPROCESS_DIR):
-        yield
-        return
-    directory = tempfile.mkdtemp(prefix="messages-gateway-metrics-")
-    os.environ[MULTIPROCESS_DIR] = directory
-    try:
-        yield
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        del os.environ[MULTIPROCESS_DIR]

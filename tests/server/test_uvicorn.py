@@ -34,7 +34,7 @@ USED: dict[type, str] = {
     LifespanOn: "should_exit shutdown startup state",
     Config: "lifespan_class load timeout_graceful_shutdown timeout_worker_healthcheck",
     Multiprocess: "config join_all keep_subprocess_alive processes restart_all run should_exit sockets",
-    Process: "child_conn is_alive join kill pid process start terminate wait_until_ready",
+    Process: "child_conn exitcode is_alive is_ready join kill pid process start terminate wait_until_ready",
 }
 """Attributes and methods by class, those that are overridden among them."""
 
