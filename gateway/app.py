@@ -22,9 +22,11 @@ from gateway.books.record import Record
 from gateway.errors import ClientGone, MethodNotAllowed, NotFound, Overloaded, RequestError
 from gateway.handling.access import Keys, is_plain
 from gateway.handling.body import read_body
+from gateway.handling.borders import Borders, is_preflight, preflight_headers
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxied import pass_on
-from gateway.handling.refuse import noting, refuse
+from gateway.handling.proxy import proxy
+from gateway.handling.refuse import noting, refuse, send_whole
 from gateway.handling.turnstile import Turnstile
 from gateway.handling.watch import Watch
 from gateway.model_server import ModelRules, ModelServer
@@ -34,6 +36,7 @@ from gateway.tools.runner import AnyRunner
 from gateway.tools.runners import make_runners
 from gateway.turn import KINDS, Kinds, Sealer, TurnRules
 from gateway.wire.globs import Globs
+from gateway.wire.headers import header
 from gateway.wire.rewrite import ModelMap
 
 FAREWELL_S = 2.0
@@ -60,6 +63,7 @@ class Gateway:
         observers: Iterable[Observer] = (),
     ) -> None:
         self._settings = settings
+        self._borders = Borders(settings)
         self._keys = Keys(settings.api_keys)
         self._services = _services(settings, kinds, make_runners(settings, runners or {}), observers)
         self._ledger = self._services.ledger
@@ -75,11 +79,17 @@ class Gateway:
             raise RuntimeError(f"the gateway speaks HTTP, not {scope['type']}")
         record = self._ledger.open(MESSAGES.path, scope)
         try:
+            headers = scope["headers"]
+            origin = header(headers, b"origin")
+            if origin is not None:
+                scope, send = self._borders.beyond(origin, scope, send)
+                self._borders.check_origin(origin, headers)
             if scope["raw_path"] == _RAW_MESSAGES and scope["method"] == MESSAGES.method:
-                self._keys.check(scope["headers"])
+                self._borders.check_host(headers)
+                self._keys.check(headers)
                 await self.attend(MESSAGES.handler, scope, receive, send, record)
             else:
-                await self._by_route(scope, receive, send, record)
+                await self._by_route(scope, receive, send, record, preflight=origin is not None and is_preflight(scope))
         except RequestError as error:
             await refuse(error, record, send)
         except ClientGone as gone:
@@ -107,18 +117,27 @@ class Gateway:
         finally:
             self._watch.end(watched)
 
-    async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
+    async def _by_route(self, scope: Scope, receive: Receive, send: Send, record: Record, *, preflight: bool) -> None:
         path = scope["path"]
         route = BY_PATH.get(path)
         record.is_for("other" if route is None else path, quiet=route is not None and route.quiet)
+        if route is None or not route.any_host:
+            self._borders.check_host(scope["headers"])
         if not is_plain(path):
             raise NotFound("there is nothing at this path")
-        if route is None or route.needs_key:
+        send = noting(record, send)
+        if preflight and self._borders.answers_preflights:
+            await send_whole(send, 204, preflight_headers(scope), b"")
+            return
+        if preflight and route is not None and route.forwards:
+            await self.attend(proxy, scope, receive, send, record)
+            return
+        if not preflight and (route is None or route.needs_key):
             self._keys.check(scope["headers"])
 
         scope["app"], scope["record"] = self, record
         try:
-            await self._router(scope, receive, noting(record, send))
+            await self._router(scope, receive, send)
         except HTTPException as error:
             allowed = (error.headers or {}).get("Allow", "")
             raise MethodNotAllowed(

@@ -119,6 +119,12 @@ class AuthenticationFailed(RequestError):
     status = 401
 
 
+class Forbidden(RequestError):
+    """403: a web page that may not ask, or a name that this gateway does not go by."""
+
+    status = 403
+
+
 class NotFound(RequestError):
     """404: a path the gateway neither serves nor proxies."""
 

@@ -19,7 +19,8 @@ class Route:
 
     ``path`` is matched as it is, and is the request's name in the log and the metrics. ``method`` GET answers HEAD too.
     ``described`` is what ``/openapi.json`` says of it, and ``head`` of its HEAD. ``needs_key`` counts where keys are
-    set. ``quiet``: probes ask it all day, and the log shows it at debug level alone.
+    set. ``quiet``: probes ask it all day, and the log shows it at debug level alone. ``any_host``: it answers whatever
+    name it is asked by. ``forwards``: upstream has the path too, and answers a browser's question whether it may ask.
     """
 
     method: Literal["GET", "POST"]
@@ -29,6 +30,8 @@ class Route:
     head: Operation | None = None
     needs_key: bool = True
     quiet: bool = False
+    any_host: bool = False
+    forwards: bool = False
 
 
 async def _describe(exchange: Exchange, services: Services) -> None:
@@ -40,6 +43,7 @@ MESSAGES = Route(
     "/v1/messages",
     messages.messages,
     openapi.forwarded("Create a message", "A message, or its events", stream=True),
+    forwards=True,
 )
 
 ROUTES = (
@@ -49,8 +53,9 @@ ROUTES = (
         "/v1/messages/count_tokens",
         messages.count_tokens,
         openapi.forwarded("Count a request's tokens", "The count"),
+        forwards=True,
     ),
-    Route("GET", "/v1/models", models.models, openapi.MODELS),
+    Route("GET", "/v1/models", models.models, openapi.MODELS, forwards=True),
     Route(
         "GET",
         "/",
@@ -59,6 +64,7 @@ ROUTES = (
         head=openapi.bodiless("The same without a body", "A gateway is here"),
         needs_key=False,
         quiet=True,
+        any_host=True,
     ),
     Route(
         "GET",
@@ -67,6 +73,7 @@ ROUTES = (
         openapi.own("Tell that the process runs", "It does"),
         needs_key=False,
         quiet=True,
+        any_host=True,
     ),
     Route(
         "GET",
@@ -75,6 +82,7 @@ ROUTES = (
         openapi.own("Tell whether upstream can be reached", "It can", unwell="It cannot"),
         needs_key=False,
         quiet=True,
+        any_host=True,
     ),
     Route("GET", "/metrics", own.metrics, openapi.METRICS, quiet=True),
     Route(

@@ -139,6 +139,22 @@ def _paths(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _page_origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in value:
+        if origin not in ("*", "null") and not re.fullmatch(r"[\w.+*?-]+://[^\s/]+", origin):
+            raise ValueError(
+                f"{origin!r} is no origin: give scheme, host and port alone, as in https://app.example.com"
+            )
+    return value
+
+
+def _host_names(value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if not re.fullmatch(r"[^\s/:@]+", name):
+            raise ValueError(f"{name!r} is no name of a host: give it without scheme and port, as in llm.example.com")
+    return value
+
+
 Origin = Annotated[str, AfterValidator(_origin)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
@@ -201,6 +217,12 @@ class Settings(BaseSettings):
     max_body_bytes: Count = Field(33_554_432, description="A larger request gets 413.")
     proxy_paths: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items), AfterValidator(_paths)] = Field(
         DEFAULT_PROXY_PATHS, description="What else is proxied: comma-separated globs of paths."
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items), AfterValidator(_host_names)] = Field(
+        (), description="Names, or globs, that a gateway on loopback without keys goes by beside this machine's own."
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items), AfterValidator(_page_origins)] = Field(
+        (), description="Origins, or globs, of web pages that may ask, and whose browsers let them read the answers."
     )
     drain_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         30, description="How long running turns may finish at shutdown."

@@ -1,6 +1,8 @@
 """``/v1/messages`` and ``count_tokens``: which of the ways a request takes, and what is changed of it before."""
 
 from gateway.books.record import model_of
+from gateway.errors import InvalidRequest
+from gateway.handling.ask import JSON_TYPE
 from gateway.handling.classify import TokenRequest, classify
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxy import proxy
@@ -8,10 +10,14 @@ from gateway.handling.refuse import noting
 from gateway.handling.run import run
 from gateway.tokens import Dialect
 from gateway.turn import MessagesRounds, Rounds, TokenRound, TokenRounds, Turn, translate_count
+from gateway.wire.headers import header
 
 
 async def messages(exchange: Exchange, services: Services) -> None:
     """Answer by a turn, with tokens, by both, or by what upstream answers."""
+    if not _is_read(exchange, services):
+        await proxy(exchange, services)
+        return
     await _apply_rules(exchange, services)
     turn, tokens = classify(exchange.body, services.rules, exchange.client_model)
     if turn is not None:
@@ -24,9 +30,23 @@ async def messages(exchange: Exchange, services: Services) -> None:
 
 async def count_tokens(exchange: Exchange, services: Services) -> None:
     """Pass a count on, of what upstream would be asked."""
-    await _apply_rules(exchange, services)
-    exchange.body = translate_count(exchange.body, services.rules) or exchange.body
+    if _is_read(exchange, services):
+        await _apply_rules(exchange, services)
+        exchange.body = translate_count(exchange.body, services.rules) or exchange.body
     await proxy(exchange, services)
+
+
+def _is_read(exchange: Exchange, services: Services) -> bool:
+    """Whether the body is looked into: it must be declared as JSON, which no page can do without a preflight.
+
+    Raises :class:`InvalidRequest` where one that is not would go around the model map or the token cap.
+    """
+    declared = header(exchange.scope["headers"], b"content-type") or b""
+    if declared == JSON_TYPE or declared.partition(b";")[0].strip().lower() == JSON_TYPE:
+        return True
+    if services.model_rules.in_force:
+        raise InvalidRequest("content-type: must be application/json")
+    return False
 
 
 async def _apply_rules(exchange: Exchange, services: Services) -> None:

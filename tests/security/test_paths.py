@@ -88,7 +88,7 @@ async def test_a_target_that_is_no_path_is_400(line: str) -> None:
 async def test_an_absolute_target_leads_to_upstream_and_nowhere_else(target: str) -> None:
     async with (
         ScriptedUpstream(json_answer({"data": []})) as upstream,
-        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+        running_gateway(Settings(upstream=upstream.origin, allowed_hosts=("evil.example",))) as gateway,
         raw_client(gateway.port) as client,
     ):
         await client.send(f"GET {target} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".encode())

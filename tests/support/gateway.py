@@ -23,6 +23,9 @@ from gateway.turn import KINDS, Kinds
 
 _COUNT = re.compile(r'messages_gateway_requests_total\{outcome="(\w+)",route="/v1/messages",status="\w+"\} (\S+)')
 
+JSON = {"content-type": "application/json"}
+"""What the client declares its bodies as, unless a test says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
@@ -73,6 +76,6 @@ async def running_gateway(
     async with (
         loopback(Gateway(settings, kinds=kinds, runners=runners, observers=observers)) as url,
         # Without certificates, which take longer to load than most tests to run.
-        httpx.AsyncClient(base_url=url, timeout=10, verify=False, trust_env=False) as client,
+        httpx.AsyncClient(base_url=url, timeout=10, verify=False, trust_env=False, headers=JSON) as client,
     ):
         yield RunningGateway(url, client)

@@ -47,6 +47,7 @@ async def raw_client(port: int) -> AsyncIterator[RawClient]:
 
 
 def post(body: bytes, target: str = "/v1/messages", *headers: str) -> bytes:
-    """A POST request."""
-    lines = [f"POST {target} HTTP/1.1", "Host: gateway", f"Content-Length: {len(body)}", *headers]
+    """A POST request of JSON."""
+    fields = ["Host: gateway", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+    lines = [f"POST {target} HTTP/1.1", *fields]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
