@@ -16,6 +16,7 @@ from gateway.wire.sse import SSEReader
 from tests.support.events import events_in
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.playbook import NATIVE, asking
+from tests.support.raw import post
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.upstream import (
     Answer,
@@ -302,7 +303,7 @@ async def test_when_the_client_goes_everything_is_let_go(stream: bool, stage: st
     async with setting(*script, search=search) as (gateway, upstream):
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         body = json.dumps(asking(stream=stream)).encode()
-        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        writer.write(post(body))
         if stage == "tool":
             await held.started.wait()
         else:

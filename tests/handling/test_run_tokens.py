@@ -17,6 +17,7 @@ from gateway.wire.sse import SSEReader
 from tests.support.events import events_in
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEARCH
+from tests.support.raw import post
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.upstream import Answer, ScriptedUpstream, head, json_answer, message, raw, sse, sse_answer, text
 from tests.support.upstream import tool_use as messages_call
@@ -399,8 +400,7 @@ LEAVING: dict[str, tuple[Json, Answer]] = {
 async def test_when_the_client_goes_upstream_is_let_go(body: Json, answer: Answer) -> None:
     async with setting(answer, ping_interval_s=0.02) as (gateway, upstream):
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-        sent = json.dumps(body).encode()
-        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(sent), sent))
+        writer.write(post(json.dumps(body).encode()))
         await upstream.arrived()
         if answer is STALLED:
             await reader.readuntil(b"output_ids")
