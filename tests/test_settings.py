@@ -39,6 +39,8 @@ DEFAULTS: dict[str, Any] = {
     "seal_keys": (),
     "max_body_bytes": 33554432,
     "proxy_paths": DEFAULT_PROXY_PATHS,
+    "allowed_hosts": (),
+    "cors_origins": (),
     "drain_s": 30,
     "log_level": "info",
     "log_format": "text",
@@ -77,11 +79,15 @@ def test_a_settings_object_reads_no_environment(monkeypatch: pytest.MonkeyPatch)
 def test_lists_and_maps_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_API_KEYS", "one, two")
     monkeypatch.setenv("GATEWAY_PROXY_PATHS", "/a,/b/*")
+    monkeypatch.setenv("GATEWAY_CORS_ORIGINS", "https://*.example.com,null, *")
+    monkeypatch.setenv("GATEWAY_ALLOWED_HOSTS", "llm.example.com, *.dev")
     monkeypatch.setenv("GATEWAY_TOOL_ALIASES", "WebSearch=web_search")
     monkeypatch.setenv("GATEWAY_MODEL_MAP", "claude-opus-*=big, claude-*=small,claude-*=never,a=b=c")
     settings = load({})
     assert [key.get_secret_value() for key in settings.api_keys] == ["one", "two"]
     assert settings.proxy_paths == ("/a", "/b/*")
+    assert settings.cors_origins == ("https://*.example.com", "null", "*")
+    assert settings.allowed_hosts == ("llm.example.com", "*.dev")
     assert settings.tool_aliases == {"WebSearch": "web_search"}
     assert list(settings.model_map.items()) == [("claude-opus-*", "big"), ("claude-*", "small"), ("a", "b=c")]
 
@@ -166,6 +172,10 @@ MISTAKES: list[tuple[str, object, str]] = [
     ("max_tokens_cap", "all", "auto"),
     ("max_body_bytes", "0", "1"),
     ("proxy_paths", "v1/x", "begins with /"),
+    ("cors_origins", "app.example.com", "no origin"),
+    ("cors_origins", "https://app.example.com/", "no origin"),
+    ("allowed_hosts", "https://llm.example.com", "no name of a host"),
+    ("allowed_hosts", "llm.example.com:443", "no name of a host"),
     ("drain_s", "-1", "0"),
     ("log_level", "loud", "'debug'"),
     ("log_format", "xml", "'json'"),

@@ -22,6 +22,7 @@ import json, os, signal, sys, urllib.request
 
 def ask(path, body=None):
     request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + path, body)
+    request.add_header("content-type", "application/json")
     request.add_header("authorization", "Bearer " + os.environ["ANTHROPIC_AUTH_TOKEN"])
     return json.load(urllib.request.urlopen(request))
 

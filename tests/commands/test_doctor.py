@@ -102,7 +102,7 @@ async def test_all_is_well() -> None:
     assert checks["search"].message.startswith("searxng answers: 1 results")
     assert list(checks) == [
         *("upstream", "window", "messages", "tool calls", "reasoning"),
-        *("search", "client keys", "seal keys"),
+        *("search", "client keys", "web pages", "seal keys"),
     ]
 
 
@@ -367,3 +367,24 @@ async def test_lines_for_people_and_json_for_machines(capsys: pytest.CaptureFixt
     assert value["ok"] is False
     assert {"ok", "problem", "note"} == {check["status"] for check in value["checks"]}
     assert all(set(check) == {"name", "status", "message", "fix"} for check in value["checks"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "--cors-origins lists others); nor requests under a name of the internet (--allowed-hosts lists some)"),
+        ({"allowed_hosts": ("a.b",), "cors_origins": ("https://c.d",)}, "(https://c.d); nor requests under a name"),
+        ({"host": "0.0.0.0"}, "--cors-origins lists others)"),
+        ({"cors_origins": ("https://c.d", "*")}, "any may use the model"),
+        ({"api_keys": ("client-secret",)}, ""),
+    ],
+    ids=str,
+)
+async def test_which_pages_and_names_are_turned_away(settings: dict[str, Any], words: str) -> None:
+    async with ScriptedUpstream(vllm()) as upstream:
+        checks = await examined(upstream, **settings)
+    if not words:
+        assert "web pages" not in checks
+    else:
+        assert words in checks["web pages"].message
+        assert checks["web pages"].status == ("note" if words.startswith("any") else "ok")

@@ -13,6 +13,7 @@ SAID_BY = frozenset(
         "AuthenticationFailed",
         "CannotStart",
         "ChildFailed",
+        "Forbidden",
         "InvalidRequest",
         "MethodNotAllowed",
         "NotFound",
@@ -31,8 +32,12 @@ LOGGED_BY = frozenset({"info", "warning", "error"})
 NOT_FOR_PEOPLE = frozenset(
     {
         "a character that no host name has",
+        "a host that is none",
+        "a request line that others may read otherwise",
         "a sealer needs at least one key",
         "a transfer coding whose end others may see elsewhere",
+        "another version of HTTP",
+        "not one host",
         "the gateway is no forward proxy",
     }
 )
