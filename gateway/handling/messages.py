@@ -45,7 +45,7 @@ def _is_read(exchange: Exchange, services: Services) -> bool:
     if declared == JSON_TYPE or declared.partition(b";")[0].strip().lower() == JSON_TYPE:
         return True
     if services.model_rules.in_force:
-        raise InvalidRequest("content-type: must be application/json")
+        raise InvalidRequest("content-type: must be application/json: a model map or a token cap is in force here")
     return False
 
 

@@ -18,11 +18,10 @@ class ModelRules:
     async def apply(self, body: bytes, client: ClientHeaders) -> tuple[bytes, str | None]:
         """The body for upstream, and the client's model where the map changed it, else None.
 
-        ``client`` are the request's headers, in case the server has to be asked for the model's window.
+        ``client`` are the request's headers, in case the server has to be asked for the model's window. Raises
+        :class:`InvalidRequest` for a body that cannot be read here: see :func:`~gateway.wire.rewrite.read_request`.
         """
         request = read_request(body)
-        if request is None:
-            return body, None
         model = request.model and self._names.upstream_name(request.model)
         cap = self._cap
         if cap == "auto":

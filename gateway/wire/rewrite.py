@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
+from pydantic import TypeAdapter, ValidationError
+
+from gateway.errors import InvalidRequest
 
 MIN_THINKING_BUDGET = 1024
 """Least ``thinking.budget_tokens`` vLLM takes; it must also be under ``max_tokens``."""
@@ -22,7 +25,10 @@ _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _DECODER = json.JSONDecoder()
-_INTEGER = re.compile(rb"-?[0-9]{1,400}")
+_INTEGER = re.compile(rb"-?[0-9]{1,18}")
+_LIKE_A_NUMBER = re.compile(rb'["0-9-]')
+_AS_UPSTREAM_READS = TypeAdapter(int)
+"""What upstream's own models take for an integer, by the library that they are made with."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 
 
@@ -54,7 +60,8 @@ class ModelMap:
 class Request:
     """A Messages request's body with the values that may change located in it; None where it has no such value.
 
-    ``max_tokens`` and ``budget_tokens`` are set only where they are integers: the rest is upstream's to judge.
+    ``max_tokens`` and ``budget_tokens`` are set where upstream takes them for integers (``64000.0``, ``6.4e4`` and
+    ``"64000"``, too); the rest is upstream's to judge.
     """
 
     body: bytes
@@ -84,15 +91,22 @@ class Request:
         return _replace(self.body, changes)
 
 
-def read_request(body: bytes) -> Request | None:
-    """Locate model, max_tokens and thinking.budget_tokens; None for a body that is no JSON object."""
+def read_request(body: bytes) -> Request:
+    """Locate model, max_tokens and thinking.budget_tokens; of a key that stands twice the last, as upstream does.
+
+    Raises :class:`InvalidRequest` for a body that is not JSON in UTF-8, or begins with a byte order mark. Upstream may
+    read more than that (UTF-16, say), and what is not read here is not changed.
+    """
     try:
-        body.decode("utf-8")  # the walk looks at the values that may change only
-    except UnicodeDecodeError:
-        return None
-    spans = _members(body, 0, len(body))
-    if spans is None:
-        return None
+        text = body.decode("utf-8")  # the walk looks at the values that may change only
+        spans = _members(body, 0, len(body))
+        if spans is None:
+            json.loads(text)
+            return Request(body)  # JSON, but no object
+    except (ValueError, RecursionError):
+        raise InvalidRequest(
+            "the body must be JSON in plain UTF-8: a model map or a token cap is in force here, for which it is read"
+        ) from None
     model, model_span = _string(body, spans.get("model"))
     max_tokens, max_tokens_span = _integer(body, spans.get("max_tokens"))
     thinking = spans.get("thinking")
@@ -176,9 +190,15 @@ def _string(body: bytes, span: Span | None) -> tuple[str | None, Span | None]:
 
 
 def _integer(body: bytes, span: Span | None) -> tuple[int | None, Span | None]:
-    if span is None or not _INTEGER.fullmatch(body, span.start, span.end):
+    if span is None or not _LIKE_A_NUMBER.match(body, span.start):
         return None, None
-    return int(body[span.start : span.end]), span
+    value = body[span.start : span.end]
+    if _INTEGER.fullmatch(value):
+        return int(value), span
+    try:
+        return _AS_UPSTREAM_READS.validate_python(json.loads(value)), span
+    except (ValueError, ValidationError):
+        return None, None
 
 
 def _members(body: bytes, start: int, end: int) -> dict[str, Span] | None:

@@ -34,7 +34,7 @@ async def test_map_and_cap_together(cap: Any, body: bytes, after: bytes, asked: 
     async with ScriptedUpstream(listing(qwen3=4096)) as server:
         upstream = ModelServer(server.origin)
         rules = ModelRules(ModelMap({"claude": "qwen3"}), cap, upstream)
-        sent, client_model = await rules.apply(body, [])
+        sent, client_model = await rules.apply(body, [(b"content-type", b"application/json")])
         await upstream.aclose()
     assert sent == after
     assert client_model == ("claude" if b'"qwen3"' in after else None)

@@ -59,7 +59,8 @@ async def test_each_event_is_one_chunk_in_its_place(
         running_gateway(Settings(upstream=upstream.origin, model_map=model_map), search=ScriptedSearch()) as gateway,
         raw_client(gateway.port) as client,
     ):
-        await client.send(post(json.dumps(body).encode(), "/v1/messages", "connection: close"))
+        fields = ("content-type: application/json", "connection: close")
+        await client.send(post(json.dumps(body).encode(), "/v1/messages", *fields))
         answer = await client.rest()
     deltas = [encode_event(event) for event in EVENTS[3:] if event["type"] == "content_block_delta"]
     assert [one for one in deltas if chunk(one) not in answer] == []
