@@ -18,6 +18,7 @@ from tests.support.upstream import (
     Scripted,
     ScriptedUpstream,
     encode_event,
+    head,
     json_answer,
     message,
     raw,
@@ -328,6 +329,18 @@ async def test_the_answer_names_the_model_the_client_asked_for() -> None:
     assert failed.json()["error"]["message"] == "model `qwen3`"
     assert [seen.json["model"] for seen in upstream.requests] == ["qwen3"] * 3
     assert upstream.requests[0].header(b"accept-encoding") == b"identity"
+
+
+@pytest.mark.parametrize("name", ["claude-opus-4-8", "q"], ids=["longer", "shorter"])
+async def test_a_stream_of_a_known_length_has_none_once_its_model_is_named(name: str) -> None:
+    stream = b"".join(map(encode_event, sse(text("hi"), model="qwen3")))
+    fields = [("content-type", "text/event-stream"), ("content-length", str(len(stream)))]
+    async with ScriptedUpstream(raw(head(200, fields) + stream, then="keep")) as upstream:
+        settings = Settings(upstream=upstream.origin, model_map={name: "qwen3"})
+        async with running_gateway(settings) as gateway:
+            answer = await gateway.client.post("/v1/messages", json={"model": name, "stream": True})
+    assert answer.content == b"".join(map(encode_event, sse(text("hi"), model=name)))
+    assert "content-length" not in answer.headers
 
 
 async def test_a_json_answer_cut_before_it_could_be_named_is_502() -> None:

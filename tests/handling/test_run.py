@@ -189,6 +189,20 @@ async def test_pings_keep_a_silent_stream_warm() -> None:
     assert rest[-1] == "message_stop"
 
 
+@pytest.mark.parametrize("index", [1, 2])
+async def test_a_delta_of_another_block_is_not_passed_on_even_by_itself(index: int) -> None:
+    """It comes alone, as the events do that go to the client unread. The block is upstream's 0 and the client's 2."""
+    opening, start, *deltas, stop, ending, end = sse(text("a ", "b ", "c "))
+    second = sse_answer([opening, start, *deltas, {**deltas[-1], "index": index}, stop, ending, end], pace=0.02)
+    async with setting(sse_answer(sse(RUST)), second) as (gateway, _):
+        response = await gateway.client.post("/v1/messages", json=asking(stream=True, tools=[NATIVE]))
+    shown = events(response)
+    texts = [event for event in shown if event.get("delta", {}).get("type") == "text_delta"]
+    assert [(event["index"], event["delta"]["text"]) for event in texts] == [(2, "a "), (2, "b "), (2, "c ")]
+    assert shown[-1]["type"] == "error"
+    assert "a block that is not open" in shown[-1]["error"]["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 529])
 async def test_a_first_round_that_is_refused_passes_as_it_is(stream: bool, status: int) -> None:

@@ -409,6 +409,19 @@ async def test_when_the_client_goes_upstream_is_let_go(body: Json, answer: Answe
             await upstream.closed_by_client()
 
 
+@pytest.mark.parametrize("tools", [{}, {"tools": [SEARCH]}])
+async def test_no_ping_comes_between_a_refusals_head_and_its_body(tools: Json) -> None:
+    """Upstream takes longer over its body than a silence may be; a ping would say 200."""
+    body = json.dumps(ERROR).encode()
+    fields = [("content-type", "application/json"), ("content-length", str(len(body)))]
+    slow = raw(head(400, fields), 0.2, body, then="keep")
+    async with setting(slow, ping_interval_s=0.05) as (gateway, _):
+        asked = asking(stream=True, return_routed_experts=True, **tools)
+        response = await gateway.client.post("/v1/messages", json=asked)
+    assert response.status_code == 400
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
