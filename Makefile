@@ -9,10 +9,10 @@ READY := .venv/.ready
 SOURCES := gateway recorder tests e2e bench load cassettes examples tiny_model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format e2e-claude e2e-vllm tiny-model record bench load load-short faults compare fuzz docs clean
+.PHONY: help install demo test check format e2e-claude e2e-claude-newest e2e-vllm tiny-model record bench load load-short faults compare fuzz docs clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(READY)  ## make .venv with the project and what its tests need
 
@@ -42,8 +42,11 @@ format: $(READY)  ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-e2e-claude: $(READY)  ## the real Claude Code (installed by npm) against a scripted upstream
+e2e-claude: $(READY)  ## the real Claude Code, an older and a newer (installed by npm), against a scripted upstream
 	@$(BIN)/python -m e2e.claude $(ARGS)
+
+e2e-claude-newest: $(READY)  ## the same with the Claude Code that npm has today
+	@$(BIN)/python -m e2e.claude --newest $(ARGS)
 
 e2e-vllm: $(READY)  ## the anthropic SDK against a real vLLM (CPU build, a tiny model; large downloads, once)
 	@$(BIN)/python -m e2e.vllm $(ARGS)

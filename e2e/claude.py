@@ -1,113 +1,70 @@
 """The real Claude Code, through the gateway, against a scripted upstream: `make e2e-claude`.
 
-Every scenario asks the same question, needs a web search to answer it, and runs on loopback alone: Claude Code,
-installed by npm, in a clean home; the gateway as its users start it; an upstream that refuses what vLLM refuses; a
-search backend with one canned answer. Exit status 1 when a check fails.
+Every scenario runs on loopback alone: Claude Code, installed by npm, in a clean home; the gateway as its users start
+it; an upstream that refuses what vLLM refuses; a search backend with one canned answer. Each is run with an older
+Claude Code and a newer one; `--newest` takes the one that npm has today. Exit status 1 when a check fails.
 """
 
+import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 from rich.console import Console
 
-from e2e.processes import Failure, ask_claude_code, gateway, install_claude_code, serving
-from e2e.scripted_vllm import ScriptedVllm
-from e2e.searxng import LINKS, VERSION, CannedSearxng
+from e2e import claude_scenarios as scenarios
+from e2e.claude_code import NEWER, OLDER, install, newest
+from e2e.claude_scenarios import Check
+from e2e.processes import Failure
 
-CLAUDE_CODE_VERSION = "2.1.197"
-PROMPT = "What is the latest stable Rust release? Use web search."
-MODEL = "qwen3"
-WINDOW = 40_960
+Scenario = Callable[[str], AsyncIterator[Check]]
 
-
-@dataclass(frozen=True)
-class Scenario:
-    """One way to run Claude Code through the gateway, and what must come of it.
-
-    `model` None leaves Claude Code its own default names. `native` says who runs the search: Claude Code's own
-    WebSearch, which asks for Anthropic's server tool in a request of its own, or the gateway within the one request.
-    """
-
-    name: str
-    flags: tuple[str, ...]
-    model: str | None
-    native: bool
+SCENARIOS: dict[str, Scenario] = {
+    "no configuration: Claude Code's own WebSearch": scenarios.native,
+    "an alias gives WebSearch to the gateway": scenarios.alias,
+    "Claude Code's default model names": scenarios.default_names,
+    "a follow-up in the same session": scenarios.follow_up,
+    "/compact": scenarios.compact,
+    "a sub-agent": scenarios.agent,
+    "a tool of an MCP server": scenarios.mcp,
+    "WebFetch": scenarios.fetch,
+}
+SDK_SCENARIOS: dict[str, Scenario] = {"the Agent SDK": scenarios.agent_sdk}
+"""What only the newer version can do."""
 
 
-SCENARIOS = (
-    Scenario("an alias gives WebSearch to the gateway", ("--tool-alias", "WebSearch=web_search"), MODEL, native=False),
-    Scenario("no configuration: Claude Code's own WebSearch", (), MODEL, native=True),
-    Scenario(
-        "Claude Code's default model names",
-        ("--model-map", f"claude-*={MODEL}", "--max-tokens-cap", "auto"),
-        None,
-        native=True,
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Check:
-    """What was looked at, what it was, and whether that is right."""
-
-    what: str
-    seen: object
-    right: bool
-
-
-async def run(scenario: Scenario, executable: Path) -> list[Check]:
-    """Run one scenario from start to stop."""
-    upstream = ScriptedVllm(model=MODEL, max_model_len=WINDOW)
-    search = CannedSearxng()
-    async with serving(upstream.app) as upstream_origin, serving(search.app) as search_origin:
-        backend = ("--search-provider", "searxng", "--search-base-url", search_origin)
-        async with gateway("--upstream", upstream_origin, *backend, *scenario.flags) as origin:
-            result = await ask_claude_code(executable, origin, PROMPT, model=scenario.model)
-    return list(checks(scenario, result, upstream, search))
-
-
-def checks(
-    scenario: Scenario, result: dict[str, Any], upstream: ScriptedVllm, search: CannedSearxng
-) -> Iterator[Check]:
-    """What Claude Code printed, and what the servers behind the gateway saw."""
-    turns = 2 if scenario.native else 1
-    answer = result.get("result")
-    yield Check("is_error", result.get("is_error"), result.get("is_error") is False)
-    yield Check("num_turns", result.get("num_turns"), result.get("num_turns") == turns)
-    yield Check("answer", answer, isinstance(answer, str) and VERSION in answer)
-    yield Check("searches run", search.queries, len(search.queries) == 1)
-    yield Check("refused by upstream", upstream.refusals or "nothing", not upstream.refusals)
-    if scenario.native:
-        counted = sum(usage.get("webSearchRequests", 0) for usage in result.get("modelUsage", {}).values())
-        yield Check("web_search_requests counted by Claude Code", counted, counted == 1)
-        outer = [text for text in upstream.tool_results() if "Links:" in text]
-        shown = [link for link in LINKS if any(link in text for text in outer)]
-        yield Check("links in the outer tool result", shown, shown == list(LINKS))
-
-
-async def main() -> int:
+async def main(options: argparse.Namespace) -> int:
     """Run every scenario and print the report; returns the exit status."""
     console = Console(highlight=False, soft_wrap=True)
-    executable = install_claude_code(CLAUDE_CODE_VERSION)
-    failed = 0
-    for scenario in SCENARIOS:
-        console.print(f"\n[bold]{scenario.name}[/bold]")
-        console.print(f"  gateway {' '.join(scenario.flags) or '(no flags)'}", style="dim")
-        for check in await run(scenario, executable):
-            failed += not check.right
-            mark = "[green]ok  [/green]" if check.right else "[red]FAIL[/red]"
-            console.print(f"  {mark} {check.what}: ", end="")
-            console.print(str(check.seen), markup=False)
-    console.print(f"\n{failed} checks failed" if failed else f"\nall {len(SCENARIOS)} scenarios passed")
+    versions = [newest()] if options.newest else options.version or [OLDER, NEWER]
+    failed = passed = 0
+    for version in versions:
+        install(version)
+        for name, scenario in {**SCENARIOS, **({} if version == OLDER else SDK_SCENARIOS)}.items():
+            if options.only not in name:
+                continue
+            console.print(f"\n[bold]Claude Code {version}: {name}[/bold]")
+            async for check in scenario(version):
+                failed += not check.right
+                passed += check.right
+                console.print(
+                    "  [green]ok  [/green]" if check.right else "  [red]FAIL[/red]", f"{check.what}: ", end=""
+                )
+                console.print(str(check.seen), markup=False)
+    console.print(f"\n{failed} checks failed" if failed else f"\nall {passed} checks passed")
     return 1 if failed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="e2e-claude", description=__doc__.partition("\n\n")[0] if __doc__ else None)
+    parser.add_argument("--version", action="append", help=f"a version of Claude Code; default: {OLDER} and {NEWER}")
+    parser.add_argument("--newest", action="store_true", help="the version that npm has today")
+    parser.add_argument("--only", metavar="WORDS", default="", help="the scenarios whose names have these words")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(asyncio.run(main()))
+        sys.exit(asyncio.run(main(_options())))
     except Failure as failure:
         sys.exit(f"e2e-claude: {failure}")

@@ -1,13 +1,13 @@
 """An upstream that speaks `/v1/messages` as vLLM does, with a script where the model would be.
 
 It refuses what vLLM refuses, in vLLM's words: tools without an `input_schema`, block types it does not know, a model it
-does not serve, more `max_tokens` than its window. The script: a request that declares a search function and has no
-result yet gets one call of it; a request with results gets an answer that names the version found in them; a request
-without tools gets a title.
+does not serve, more `max_tokens` than its window. What it answers is `scripted_model`'s; its usage counts the prompt,
+four characters a token, and what of it an earlier prompt begins with too.
 """
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-SEARCH_FUNCTIONS = ("WebSearch", "web_search")
+from e2e.scripted_model import CHARS_A_TOKEN, Script, answer, prompt_of, text_of
+
 BLOCK_TYPES = {
     "image",
     "redacted_thinking",
@@ -28,23 +29,30 @@ BLOCK_TYPES = {
     "tool_result",
     "tool_use",
 }
-VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
 
 
 class ScriptedVllm:
-    """The upstream as an ASGI app; `requests` are the bodies it was sent, `refusals` its own 4xx answers, in order."""
+    """The upstream as an ASGI app; `requests` are the bodies it was sent, `refusals` its own 4xx answers, in order.
 
-    def __init__(self, *, model: str, max_model_len: int) -> None:
+    `prompts` are the prompts of the requests it answered, `cached` how many characters of each an earlier one began
+    with.
+    """
+
+    def __init__(self, *, model: str, max_model_len: int, script: Script | None = None) -> None:
         self.model = model
         self.max_model_len = max_model_len
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
+        self.prompts: list[str] = []
+        self.cached: list[int] = []
+        self._script = script or {}
         self.app = Starlette(
             routes=[
                 Route("/health", lambda _: Response(status_code=200)),
                 Route("/version", lambda _: JSONResponse({"version": "0.32.0"})),
                 Route("/v1/models", self._models),
                 Route("/v1/messages", self._messages, methods=["POST"]),
+                Route("/v1/messages/count_tokens", self._count, methods=["POST"]),
             ]
         )
 
@@ -54,12 +62,17 @@ class ScriptedVllm:
         for body in self.requests:
             for block in _blocks(body):
                 if block["type"] == "tool_result":
-                    seen[block["tool_use_id"]] = _text_of(block["content"])
+                    seen[block["tool_use_id"]] = text_of(block.get("content"))
         return list(seen.values())
 
     async def _models(self, _: Request) -> Response:
         card = {"id": self.model, "object": "model", "owned_by": "vllm", "max_model_len": self.max_model_len}
         return JSONResponse({"object": "list", "data": [card]})
+
+    async def _count(self, request: Request) -> Response:
+        body = await request.json()
+        refusal = self._refusal({"max_tokens": 1, **body})
+        return refusal or JSONResponse({"input_tokens": len(prompt_of(body)) // CHARS_A_TOKEN})
 
     async def _messages(self, request: Request) -> Response:
         body = await request.json()
@@ -97,32 +110,23 @@ class ScriptedVllm:
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
         number = len(self.requests)
-        declared = {tool["name"] for tool in body.get("tools") or []}
-        search = next((name for name in SEARCH_FUNCTIONS if name in declared), None)
-        results = [block for block in _blocks(body) if block["type"] == "tool_result"]
-        stop, content = "end_turn", []
-        if search and not results:
-            stop = "tool_use"
-            call = {"type": "tool_use", "id": f"chatcmpl-tool-{number:016x}", "name": search}
-            content = [
-                {"type": "thinking", "thinking": "\nI should look this up.\n", "signature": f"{number:032x}"},
-                {"type": "text", "text": "\n\n"},
-                {**call, "input": {"query": "latest stable Rust release"}},
-            ]
-        elif search:
-            found = VERSION.search(_text_of(results[-1]["content"]))
-            answer = f"The latest stable Rust release is {found.group()}." if found else "The search found no version."
-            content = [{"type": "text", "text": answer}]
-        else:
-            content = [{"type": "text", "text": json.dumps({"title": "Latest Rust release"})}]
+        prompt = prompt_of(body)
+        self.cached.append(max((_begins_alike(prompt, earlier) for earlier in self.prompts), default=0))
+        self.prompts.append(prompt)
+        content = answer(body, self._script)
+        for block in content:
+            if block["type"] == "tool_use":
+                block["id"] = f"chatcmpl-tool-{number:016x}"
+            elif block["type"] == "thinking":
+                block["signature"] = f"{number:032x}"
         return {
             "id": f"chatcmpl-{number:016x}",
             "type": "message",
             "role": "assistant",
             "content": content,
             "model": self.model,
-            "stop_reason": stop,
-            "usage": {"input_tokens": 1000 + number, "output_tokens": 10 + number},
+            "stop_reason": "tool_use" if content[-1]["type"] == "tool_use" else "end_turn",
+            "usage": {"input_tokens": len(prompt) // CHARS_A_TOKEN, "output_tokens": 10 + number},
         }
 
 
@@ -130,10 +134,6 @@ def _blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for message in body["messages"]:
         if isinstance(message["content"], list):
             yield from message["content"]
-
-
-def _text_of(content: str | list[dict[str, Any]]) -> str:
-    return content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
 
 
 def _invalid(where: str, kind: str, message: str) -> JSONResponse:
@@ -188,3 +188,9 @@ def _tokens(text: str) -> list[str]:
 
 def _sse(event: dict[str, Any]) -> str:
     return f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n"
+
+
+def _begins_alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    shorter = min(len(one), len(other))
+    return bisect_left(range(shorter), True, key=lambda length: one[: length + 1] != other[: length + 1])
