@@ -185,6 +185,7 @@ def _services(
         key=key.get_secret_value() if key else None,
         client_credentials=not settings.api_keys,
         dialect=settings.upstream_dialect,
+        deferred_tools=settings.deferred_tools,
         connect_timeout_s=settings.connect_timeout_s,
         first_byte_timeout_s=settings.first_byte_timeout_s,
         idle_timeout_s=settings.idle_timeout_s,

@@ -47,6 +47,10 @@ ERROR_TYPES: dict[int, str] = {
 """Anthropic's error type for an HTTP status; see :func:`error_type` for the ones not listed."""
 
 
+_MEND = frozenset({408, 429})
+"""Of the errors that are a request's own fault, those that time mends."""
+
+
 def error_type(status: int) -> str:
     """The Anthropic error type for an HTTP ``status``: the listed one, else by its class (4xx, 5xx)."""
     if status in ERROR_TYPES:
@@ -101,6 +105,11 @@ class RequestError(MessagesGatewayError):
     def type(self) -> str:
         """Anthropic's error type."""
         return error_type(self.status)
+
+    @property
+    def advice(self) -> tuple[tuple[bytes, bytes], ...]:
+        """What Anthropic's clients go by: that asking again cannot mend it, where it cannot. They try again else."""
+        return ((b"x-should-retry", b"false"),) if 400 <= self.status < 500 and self.status not in _MEND else ()
 
     def body(self) -> bytes:
         """The JSON error envelope, UTF-8."""

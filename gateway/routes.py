@@ -68,6 +68,15 @@ ROUTES = (
     ),
     Route(
         "GET",
+        "/api/hello",
+        own.name,
+        openapi.own("The same, where Claude Code asks", "Its name and version"),
+        head=openapi.bodiless("The same without a body", "A gateway is here"),
+        needs_key=False,
+        quiet=True,
+    ),
+    Route(
+        "GET",
         "/health",
         own.health,
         openapi.own("Tell that the process runs", "It does"),

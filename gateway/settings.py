@@ -173,6 +173,9 @@ class Settings(BaseSettings):
     upstream_dialect: Literal["auto", "vllm", "lmdeploy"] = Field(
         "auto", description="What upstream speaks beyond Messages; auto asks it once."
     )
+    deferred_tools: Literal["auto", "expand", "declare", "pass"] = Field(
+        "auto", description="What upstream is given of deferred tools and tool references; auto asks it once a model."
+    )
     host: Annotated[str, Field(min_length=1)] = Field("127.0.0.1", description="Address to listen on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(9000, description="Port to listen on; 0 takes a free one.")
     workers: Count = Field(1, description="Server processes.")

@@ -155,6 +155,7 @@ async def test_an_encoded_path_is_the_path_it_stands_for() -> None:
 async def test_a_gateway_says_that_it_is_here() -> None:
     async with running_gateway(Settings(api_keys=KEYS)) as gateway:
         assert (await gateway.client.head("/")).status_code == 200
+        assert (await gateway.client.head("/api/hello")).status_code == 200
         assert (await gateway.client.get("/")).json()["name"] == "messages-gateway"
         assert (await gateway.client.get("/health")).json() == {"status": "ok"}
         assert (await gateway.client.get("/openapi.json")).json()["openapi"] == "3.1.0"
@@ -283,6 +284,7 @@ async def test_a_client_without_one_is_401(path: str, headers: dict[str, str]) -
         method = "GET" if path in ("/v1/models", "/metrics") else "POST"
         answer = await gateway.client.request(method, path, headers=headers)
     assert error_of(answer) == (401, "authentication_error")
+    assert answer.headers["x-should-retry"] == "false"
     assert "team-a" not in answer.text
     assert upstream.requests == []
 

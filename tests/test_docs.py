@@ -151,6 +151,8 @@ def model_server(request: SeenRequest) -> Answer:
         return json_answer({"error": {"message": f"The model `{body['model']}` does not exist."}}, 404)
     if path == "/v1/chat/completions":
         return vllm.chat(vllm.say("Hello!", 9707, 0, 151645), stream=bool(body.get("stream")))
+    if path == "/v1/messages/count_tokens":
+        return json_answer({"input_tokens": len(json.dumps(body)) // 4})
     if body["max_tokens"] > WINDOW:
         return json_answer({"error": {"message": "max_tokens cannot be greater than max_model_len"}}, 400)
     tool = next((tool["name"] for tool in body.get("tools") or [] if "input_schema" in tool), None)
@@ -259,8 +261,8 @@ async def serve(arguments: list[str], here: World) -> None:
     async with running_gateway(settings, backend=found) as gateway:
         mapped = "claude-*" in settings.model_map
         body = {
-            "model": "claude-opus-4-8" if mapped else "qwen3",
-            "max_tokens": 64_000 if settings.max_tokens_cap else 1024,
+            "model": "claude-opus-5-5" if mapped else "qwen3",
+            "max_tokens": 128_000 if settings.max_tokens_cap else 1024,
             "tools": [TYPED],
             "messages": [{"role": "user", "content": "What is the latest stable Rust release?"}],
         }

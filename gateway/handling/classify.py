@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gateway.errors import InvalidRequest
 from gateway.tokens import TokenFields, read_token_fields
-from gateway.turn import Turn, TurnRules, jsonvalue, look, read_ours
+from gateway.turn import Holds, Mode, Turn, TurnRules, jsonvalue, look, read_ours, translate_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +22,26 @@ class TokenRequest:
 
 
 class Asked(NamedTuple):
-    """What a request asks for; with neither it passes through as it is, with both it is a turn whose tokens count."""
+    """What a request asks for; with neither it passes through, with both it is a turn whose tokens count."""
 
     turn: Turn | None
     tokens: TokenRequest | None
 
 
-def classify(body: bytes, rules: TurnRules, model: str | None = None) -> Asked:
+def classify(
+    body: bytes, rules: TurnRules, model: str | None = None, holds: Holds | None = None, mode: Mode = "expand"
+) -> Asked:
     """Read a body just as far as it takes to tell. ``model`` is as for :func:`gateway.turn.read_turn`.
 
-    Raises :class:`~gateway.errors.InvalidRequest` for a token field that is unsound, and for what must be read and
-    cannot.
+    ``holds`` is what was found in it, if that was looked for already; ``mode`` is what upstream is given of deferred
+    tools. Raises :class:`~gateway.errors.InvalidRequest` for a token field that is unsound, and for what must be read
+    and cannot.
     """
-    ours, in_tokens = look(body, rules.kinds, rules.aliases)
-    tokens = _read_tokens(body) if in_tokens else None
-    request = read_ours(body, rules) if ours else None
+    holds = holds or look(body, rules.kinds, rules.aliases)
+    tokens = _read_tokens(body) if holds.tokens else None
+    request = read_ours(body, rules, mode if holds.deferred else None) if holds.ours else None
+    if request is None and tokens is not None and holds.deferred:
+        tokens = _read_tokens(translate_body(body, holds, rules, mode) or body)
     return Asked(None if request is None else Turn(request, model), tokens)
 
 

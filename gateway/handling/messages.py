@@ -9,7 +9,7 @@ from gateway.handling.proxy import proxy
 from gateway.handling.refuse import noting
 from gateway.handling.run import run
 from gateway.tokens import Dialect
-from gateway.turn import MessagesRounds, Rounds, TokenRound, TokenRounds, Turn, translate_count
+from gateway.turn import MessagesRounds, Mode, Rounds, TokenRound, TokenRounds, Turn, look, translate_body
 from gateway.wire.headers import header
 
 
@@ -19,7 +19,12 @@ async def messages(exchange: Exchange, services: Services) -> None:
         await proxy(exchange, services)
         return
     await _apply_rules(exchange, services)
-    turn, tokens = classify(exchange.body, services.rules, exchange.client_model)
+    rules = services.rules
+    holds = look(exchange.body, rules.kinds, rules.aliases)
+    mode = await _mode(exchange, services) if holds.deferred else "expand"
+    turn, tokens = classify(exchange.body, rules, exchange.client_model, holds, mode)
+    if turn is None and holds.deferred:
+        exchange.body = translate_body(exchange.body, holds, rules, mode) or exchange.body
     if turn is not None:
         await _turn(exchange, services, turn, tokens)
     elif tokens is not None:
@@ -32,7 +37,10 @@ async def count_tokens(exchange: Exchange, services: Services) -> None:
     """Pass a count on, of what upstream would be asked."""
     if _is_read(exchange, services):
         await _apply_rules(exchange, services)
-        exchange.body = translate_count(exchange.body, services.rules) or exchange.body
+        rules = services.rules
+        holds = look(exchange.body, rules.kinds, rules.aliases)
+        mode = await _mode(exchange, services) if holds.deferred else "expand"
+        exchange.body = translate_body(exchange.body, holds, rules, mode) or exchange.body
     await proxy(exchange, services)
 
 
@@ -53,6 +61,11 @@ async def _apply_rules(exchange: Exchange, services: Services) -> None:
     if services.model_rules.in_force:
         client = exchange.scope["headers"]
         exchange.body, exchange.client_model = await services.model_rules.apply(exchange.body, client)
+
+
+async def _mode(exchange: Exchange, services: Services) -> Mode:
+    """What upstream is given of deferred tools."""
+    return await services.upstream.deferred_mode(model_of(exchange.body), exchange.scope["headers"])
 
 
 async def _turn(exchange: Exchange, services: Services, turn: Turn, tokens: TokenRequest | None) -> None:

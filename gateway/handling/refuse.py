@@ -29,7 +29,7 @@ async def refuse(error: RequestError, record: Record, send: Send) -> None:
         record.fails(error)
         return
     record.refuses(error)
-    await send_whole(send, error.status, [*JSON, *error.headers], error.body())
+    await send_whole(send, error.status, [*JSON, *error.headers, *error.advice], error.body())
 
 
 def noting(record: Record, send: Send) -> Send:

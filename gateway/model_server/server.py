@@ -9,8 +9,9 @@ from typing import Any, Literal
 from gateway.errors import UpstreamError
 from gateway.model_server.listing import Listing, ServedModel, read_listing
 from gateway.model_server.shared import Shared
+from gateway.model_server.templates import Setting, Templates
 from gateway.tokens import Dialect, dialect_of
-from gateway.turn import jsonvalue
+from gateway.turn import Mode, jsonvalue
 from gateway.upstream import Headers, Response, Upstream
 from gateway.wire.headers import upstream_headers
 
@@ -23,7 +24,8 @@ class ModelServer:
 
     ``origin`` and the timeouts are as for :class:`gateway.upstream.Upstream`. ``key`` is the gateway's own for it, and
     takes the place of the client's credentials; without one these go to it, unless ``client_credentials`` is False
-    (they are for the gateway, then). ``dialect`` is what it speaks, as the operator says. ``clock`` gives seconds.
+    (they are for the gateway, then). ``dialect`` is what it speaks, as the operator says, ``deferred_tools`` what it is
+    given of those. ``clock`` gives seconds.
 
     Nothing is asked until a request needs it, and then with that request's credentials. ``GET /v1/models`` is asked for
     all that wants to know what it holds: the answer is kept, and read by one reader. A question that is being asked
@@ -50,6 +52,7 @@ class ModelServer:
         key: str | None = None,
         client_credentials: bool = True,
         dialect: Literal["auto"] | Dialect = "auto",
+        deferred_tools: Setting = "auto",
         connect_timeout_s: float = 10,
         first_byte_timeout_s: float = 600,
         idle_timeout_s: float = 300,
@@ -69,6 +72,7 @@ class ModelServer:
         self._models: dict[str, ServedModel] = {}
         self._listed_at = float("-inf")
         self._dialect = None if dialect == "auto" else dialect
+        self._templates = Templates(deferred_tools, self._post, clock)
         self._ready = False
         self._ready_at = float("-inf")
 
@@ -116,6 +120,15 @@ class ModelServer:
             await self._questions.ask(("dialect", *headers), lambda: self._find_dialect(headers))
         return self._dialect or "vllm"
 
+    async def deferred_mode(self, model: str, client: ClientHeaders) -> Mode:
+        """What a model is given of deferred tools and references. For now ``expand``, where that cannot be told."""
+        mode = self._templates.known(model)
+        if mode is None:
+            headers = self._asking(client)
+            await self._questions.ask(("template", model, *headers), lambda: self._templates.learn(model, headers))
+            mode = self._templates.known(model)
+        return mode or "expand"
+
     async def is_ready(self) -> bool:
         """Whether the server is there and does not say that it is unwell. Its word holds for a second.
 
@@ -140,6 +153,11 @@ class ModelServer:
         response = await self._client.request("GET", path, headers)
         with closing(response):
             return response.status, response.headers, await response.read()
+
+    async def _post(self, path: str, headers: Headers, body: bytes) -> tuple[int, bytes]:
+        response = await self._client.request("POST", path, [*headers, (b"content-type", b"application/json")], body)
+        with closing(response):
+            return response.status, await response.read()
 
     async def _list(self, headers: Headers) -> Listing:
         listing = read_listing(*await self._get("/v1/models", headers))

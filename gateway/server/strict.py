@@ -165,7 +165,8 @@ class StrictProtocol(HttpToolsProtocol):
             waiting.keep_alive = False  # what came behind it is not its fault: it is answered, and nothing after it
         else:
             body = error.body()
-            head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            self.transport.write(STATUS_LINE[error.status] + head + body)
+            advice = b"".join(b"%b: %b\r\n" % field for field in error.advice)
+            head = b"content-type: application/json\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(STATUS_LINE[error.status] + head % (advice, len(body)) + body)
             self.transport.close()
         self._deaf = True

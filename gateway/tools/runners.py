@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 
 from gateway.settings import Settings
 from gateway.tools.runner import AnyRunner
+from gateway.tools.tool_search import make_tool_search
 from gateway.tools.web_search import make_search
 
 MAKERS: Mapping[str, Callable[[Settings], AnyRunner]] = {
     "web_search": make_search,
+    "tool_search": make_tool_search,
 }
 """By the name of the kind (:attr:`gateway.turn.kind.Kind.name`)."""
 

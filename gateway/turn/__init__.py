@@ -111,13 +111,14 @@ These are the rules of a turn. The code cites them by number; under each stand t
 """
 
 from gateway.turn import jsonvalue
+from gateway.turn.deferred import Mode
 from gateway.turn.fold import Fold
 from gateway.turn.kind import Call, Outcome
 from gateway.turn.kinds import KINDS, Kinds
 from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_message
 from gateway.turn.presentation import Out
 from gateway.turn.probe import Holds, look
-from gateway.turn.request import TurnRequest, TurnRules, read_ours, read_request, translate_count
+from gateway.turn.request import TurnRequest, TurnRules, read_ours, read_request, translate_body, translate_count
 from gateway.turn.rounds import MessagesRounds, Rounds, TokenRounds
 from gateway.turn.seal import Sealer
 from gateway.turn.token_round import TokenRound
@@ -131,6 +132,7 @@ __all__ = [
     "Holds",
     "Kinds",
     "MessagesRounds",
+    "Mode",
     "Out",
     "Outcome",
     "Rounds",
@@ -149,15 +151,17 @@ __all__ = [
     "read_ours",
     "read_request",
     "read_turn",
+    "translate_body",
     "translate_count",
 ]
 
 
-def read_turn(body: bytes, rules: TurnRules, model: str | None = None) -> Turn | None:
+def read_turn(body: bytes, rules: TurnRules, model: str | None = None, mode: Mode = "expand") -> Turn | None:
     """The turn that a ``/v1/messages`` body asks for; None where nothing of the gateway's is in it.
 
-    ``model`` is the name the message is to carry where it is not upstream's. Raises
+    ``model`` is the name the message is to carry where it is not upstream's, ``mode`` what upstream is given of
+    deferred tools. Raises
     :class:`gateway.errors.InvalidRequest` for what the loop must read and cannot.
     """
-    request = read_request(body, rules)
+    request = read_request(body, rules, mode)
     return None if request is None else Turn(request, model)

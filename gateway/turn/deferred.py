@@ -16,8 +16,9 @@ pass        as they are                           as it is
 
 With ``expand`` the prompt grows at its end only, whatever is discovered; with ``declare`` each discovery changes its
 head. In both an addition counts as a reference, a removal becomes a sentence, and so does a reference to a tool that
-is not declared any more. ``pass`` changes only what vLLM would raise on: the coming and going of a tool that is not
-declared, and of MCP servers' tools.
+is not declared any more; where the request forces a deferred tool, ``expand`` is ``declare``. ``pass`` changes only
+what vLLM would raise on: the coming and going of a tool that is not declared, and of MCP servers' tools. What a tool
+search of the gateway's own found is text in any mode, as ``expand`` writes it with ``pass``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
-from gateway.turn.references import REFERENCE, Block, Mention, mention_of, mentions, mentions_in
+from gateway.turn.references import REFERENCE, SEARCH_RESULT, Block, Mention, mention_of, mentions, mentions_in
 
 Mode = Literal["expand", "declare", "pass"]
 Tool = dict[str, Any]
@@ -43,7 +44,12 @@ SEARCH_TYPE = "tool_search_tool_"
 
 def is_deferred(tool: object) -> bool:
     """Whether a declared tool stays out of the prompt's head until it is referenced."""
-    return isinstance(tool, dict) and (tool.get("defer_loading") is True or tool.get("name") == PLACEHOLDER)
+    return isinstance(tool, dict) and is_deferred_as(tool.get("name"), tool.get("defer_loading"))
+
+
+def is_deferred_as(name: object, defer_loading: object) -> bool:
+    """The same, told by these two members of it."""
+    return defer_loading is True or name == PLACEHOLDER
 
 
 def has_deferred(tools: object, messages: object) -> bool:
@@ -77,14 +83,32 @@ def check(tools: object, messages: object) -> None:
                     raise InvalidRequest(f"{path}: {call} is a call of a server tool, which a client does not answer")
 
 
+def definitions(messages: object) -> list[tuple[str, Tool]]:
+    """The definitions that a conversation brings along, each with its path; they count as if in ``tools``."""
+    return [
+        (f"{path}.tool.definition", mention.definition)
+        for path, mention in mentions(messages)
+        if mention.definition is not None
+    ]
+
+
 class Deferral:
     """The deferred tools of one request, and every place where its conversation speaks of a tool.
 
-    ``tools`` and ``messages`` are the request's own values. ``as_function`` gives a tool in the form that upstream
-    knows (a typed tool of the gateway's as a function); by default each is as it is.
+    ``tools`` are the request's, in the form that upstream knows, each with the flag that it was declared with;
+    ``messages`` and ``tool_choice`` are the request's own values. ``as_function`` gives a definition of the
+    conversation in that form (a typed tool of the gateway's as a function); by default each is as it is.
     """
 
-    def __init__(self, tools: object, messages: object, as_function: AsFunction = lambda tool: tool) -> None:
+    def __init__(
+        self,
+        tools: object,
+        messages: list[Any],
+        mode: Mode,
+        tool_choice: object = None,
+        as_function: AsFunction = lambda tool: tool,
+    ) -> None:
+        self._messages = messages
         self._as_function = as_function
         self._tools: list[Any] = tools if isinstance(tools, list) else []
         self._declared: dict[str, Tool] = {}
@@ -92,69 +116,66 @@ class Deferral:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] != PLACEHOLDER:
                 self._declared[tool["name"]] = tool
         self._known = dict(self._declared)
-        self.defined: list[tuple[str, Tool]] = []
-        """The definitions that the conversation brings along, each with its path; they count as if in ``tools``."""
-        loaded: dict[str, None] = {}
-        for path, mention in mentions(messages):
-            if mention.definition is not None:
-                self.defined.append((f"{path}.tool.definition", mention.definition))
-                if mention.server is None:
-                    self._known[mention.name] = mention.definition
+        self._loaded: dict[str, None] = {}
+        """The names of the tools that were made known, in that order."""
+        for _, mention in mentions(messages):
+            if mention.definition is not None and mention.server is None:
+                self._known[mention.name] = as_function(mention.definition)
             if mention.what != "removed" and mention.server is None and mention.name in self._known:
-                loaded[mention.name] = None
-        self.referenced = tuple(loaded)
-        """Names of the tools that the conversation has made known, in the order in which it did."""
+                self._loaded[mention.name] = None
+        forced = self._forced(tool_choice)
+        self.mode: Mode = "declare" if mode == "expand" and forced is not None else mode
+        if forced is not None:
+            self._loaded[forced] = None
 
     @property
     def deferred(self) -> tuple[Tool, ...]:
-        """The deferred tools in the form that upstream knows: what a tool search looks through."""
-        return tuple(self._function(tool) for tool in self._known.values() if is_deferred(tool))
+        """The deferred tools: what a tool search looks through."""
+        return tuple(tool for tool in self._known.values() if is_deferred(tool))
 
-    def forced(self, tool_choice: object) -> str | None:
+    def load(self, names: Iterable[str]) -> None:
+        """These have been found since: from the next request on they count as referenced."""
+        self._loaded.update(dict.fromkeys(names))
+
+    def tools(self) -> list[Any] | None:
+        """The tools for upstream; None where they are those that were given."""
+        if self.mode == "pass":
+            return None
+        upstream = [tool for tool in self._tools if not is_deferred(tool)]
+        if self.mode == "declare":
+            upstream += [_undeferred(self._known[name]) for name in self._loaded if self._is_out(name)]
+        return None if upstream == self._tools else upstream
+
+    def messages(self, raw: Sequence[msgspec.Raw]) -> list[bytes] | None:
+        """The conversation for upstream, a JSON value a message; None where it is the client's own.
+
+        ``raw`` are the request's messages; one that speaks of no tool stays the bytes that it is. What a
+        ``tool_search_tool_result`` refers to is told in its place; the block stays: it is a server block of ours.
+        """
+        telling = _Telling(self.mode, self._known if self.mode == "pass" else dict(self._declared), self._as_function)
+        out: list[bytes] = []
+        any_told = False
+        for one, message in zip(raw, self._messages, strict=True):
+            told = telling.messages(message)
+            any_told = any_told or told is not None
+            out += [bytes(one)] if told is None else [jsonvalue.write(value) for value in told]
+        return out if any_told else None
+
+    def told(self, names: Iterable[str]) -> str:
+        """What upstream is told where a tool search of the gateway's own has found these."""
+        telling = _Telling(self.mode, self._known, self._as_function)
+        return telling.text([Mention("loaded", name) for name in names])
+
+    def _forced(self, tool_choice: object) -> str | None:
         """The name of the tool that ``tool_choice`` forces, if that is not in the prompt's head."""
         if not isinstance(tool_choice, dict) or tool_choice.get("type") != "tool":
             return None
         name = tool_choice.get("name")
         return name if isinstance(name, str) and self._is_out(name) else None
 
-    def tools(self, mode: Mode, found: Iterable[str] = (), forced: str | None = None) -> list[Any]:
-        """The tools for upstream.
-
-        ``found`` are names that were referenced since the request came, ``forced`` is the one that it forces: with
-        ``declare`` they are declared as those are that the conversation refers to.
-        """
-        if mode == "pass":
-            return [self._function(tool) for tool in self._tools]
-        upstream = [self._function(tool) for tool in self._tools if not is_deferred(tool)]
-        if mode == "declare":
-            named = dict.fromkeys([*self.referenced, *found, *([] if forced is None else [forced])])
-            upstream += [_undeferred(self._function(self._known[name])) for name in named if self._is_out(name)]
-        return upstream
-
-    def messages(self, raw: Sequence[msgspec.Raw], mode: Mode) -> list[bytes]:
-        """The conversation for upstream, a JSON value a message; one that speaks of no tool is the bytes it was.
-
-        ``raw`` are the request's messages. A ``tool_search_tool_result`` stays: that is a server block of ours.
-        """
-        telling = _Telling(mode, self._known if mode == "pass" else dict(self._declared), self._function)
-        out: list[bytes] = []
-        for one in raw:
-            changed = telling.messages(jsonvalue.read(one))
-            out += [bytes(one)] if changed is None else [jsonvalue.write(message) for message in changed]
-        return out
-
-    def loaded(self, names: Iterable[str], mode: Mode) -> str | list[Block]:
-        """The content of a ``tool_result`` that refers to these tools, for upstream."""
-        if mode == "pass":
-            return [{"type": REFERENCE, "tool_name": name} for name in names]
-        return _Telling(mode, self._known, self._function).text([Mention("loaded", name) for name in names])
-
     def _is_out(self, name: str) -> bool:
         """Whether a tool of this name is known, but not by the prompt's head."""
         return name in self._known and (name not in self._declared or is_deferred(self._declared[name]))
-
-    def _function(self, tool: Any) -> Any:
-        return self._as_function(tool) if isinstance(tool, dict) else tool
 
 
 class _Telling:
@@ -181,7 +202,7 @@ class _Telling:
         parts: list[Block] = []
         for alone, group in groupby(content, lambda block: mention_of(block) is not None and self._is_told(block)):
             side_by_side = list(group)
-            blocks = [self._text_block(side_by_side)] if alone else [self._result(block) for block in side_by_side]
+            blocks = [self._text_block(side_by_side)] if alone else [self._block(block) for block in side_by_side]
             if apart or not parts:
                 parts.append({**message, "content": blocks})
             else:
@@ -196,38 +217,47 @@ class _Telling:
         sentences: list[str] = []
         for mention in told:
             if mention.definition is not None and mention.server is None:
-                self._known[mention.name] = mention.definition
+                self._known[mention.name] = self._as_function(mention.definition)
             known = mention.server is None and self._known.get(mention.name)
             if not known or mention.what == "removed":
                 sentences.append(_sentence(mention))
-            elif self._mode == "expand":
-                functions.append(_function_line(self._as_function(known)))
-            else:
+            elif self._mode == "declare":
                 sentences.append(f"The tool {mention.name} is loaded and can be called now.")
+            else:
+                functions.append(_function_line(known))
         return "\n".join(["<functions>", *functions, "</functions>", *sentences] if functions else sentences)
 
     def _is_told(self, block: object) -> bool:
         """Whether a block has something to be told in words."""
-        if self._mode != "pass":
-            return not _is_search_result(block) and any(True for _ in mentions_in(block))
+        if self._mode != "pass" or _type(block) == SEARCH_RESULT:
+            return any(True for _ in mentions_in(block))
         mention = mention_of(block)
-        if mention is None or _type(block) == REFERENCE or mention.definition is not None:
+        if mention is None or _type(block) == REFERENCE:
             return False
+        if mention.definition is not None and self._as_function(mention.definition) is not mention.definition:
+            return True
         return mention.server is not None or mention.name not in self._known
 
     def _text_block(self, blocks: Iterable[object]) -> Block:
         told = (mention for block in blocks if (mention := mention_of(block)) is not None)
         return {"type": "text", "text": self.text(told)}
 
-    def _result(self, block: Any) -> Any:
-        """A ``tool_result`` with its references told; any other block as it is."""
-        if _type(block) != "tool_result" or not self._is_told(block):
-            return block
-        content: list[Any] = []
-        for refers, group in groupby(block["content"], lambda item: mention_of(item) is not None):
+    def _block(self, block: Any) -> Any:
+        """A result with its references told; any other block as it is."""
+        match _type(block):
+            case "tool_result" if self._is_told(block):
+                return {**block, "content": self._listed(block["content"])}
+            case "tool_search_tool_result" if self._is_told(block):
+                content = block["content"]
+                return {**block, "content": {**content, "tool_references": self._listed(content["tool_references"])}}
+        return block
+
+    def _listed(self, blocks: list[Any]) -> list[Any]:
+        told: list[Any] = []
+        for refers, group in groupby(blocks, lambda item: mention_of(item) is not None):
             side_by_side = list(group)
-            content += [self._text_block(side_by_side)] if refers else side_by_side
-        return {**block, "content": content}
+            told += [self._text_block(side_by_side)] if refers else side_by_side
+        return told
 
 
 def _sentence(mention: Mention) -> str:
@@ -255,7 +285,3 @@ def _undeferred(tool: Tool) -> Tool:
 
 def _type(block: object) -> object:
     return block.get("type") if isinstance(block, dict) else None
-
-
-def _is_search_result(block: object) -> bool:
-    return _type(block) == "tool_search_tool_result"

@@ -11,9 +11,10 @@ runner and a line in :mod:`gateway.tools.runners`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from gateway.turn.deferred import Deferral
 from gateway.turn.seal import Sealer
 
 Block = dict[str, Any]
@@ -39,6 +40,10 @@ class Conversation(Protocol):
     def messages(self) -> Sequence[bytes]:
         """The conversation as upstream knows it, JSON messages: the client's, then those of this turn's rounds."""
 
+    @property
+    def deferral(self) -> Deferral | None:
+        """The request's deferred tools; None where it has none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -51,14 +56,18 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What upstream is told of a call: the content of its ``tool_result``, and whether it is an error."""
+    """What upstream is told of a call: the content of its ``tool_result``, and whether it is an error.
+
+    ``loads`` are the names of deferred tools that it makes known.
+    """
 
     content: str
     failed: bool = False
+    loads: tuple[str, ...] = ()
 
     def ending_with(self, sentence: str) -> "Told":
         """The same with a ``sentence`` at its end."""
-        return Told(f"{self.content}\n\n{sentence}", self.failed)
+        return replace(self, content=f"{self.content}\n\n{sentence}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.turn.kind import Kind
+from gateway.turn.tool_search import ToolSearchKind
 from gateway.turn.web_search import WebSearchKind
 
 COUNTERS = ("web_search_requests", "web_fetch_requests")
@@ -51,5 +52,6 @@ class Kinds:
 KINDS = Kinds(
     [
         WebSearchKind(),
+        ToolSearchKind(),
     ]
 )

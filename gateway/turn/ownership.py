@@ -43,40 +43,60 @@ class Declared:
 NOTHING = Declared()
 
 
-def read_tools(tools: object, kinds: Kinds, aliases: Mapping[str, str]) -> Declared:
+def read_tools(
+    tools: object, kinds: Kinds, aliases: Mapping[str, str], defined: Sequence[tuple[str, Mapping[str, Any]]] = ()
+) -> Declared:
     """Read the value of ``tools``; what is not ours, well formed or not, is upstream's to judge.
 
+    ``defined`` are the definitions that the conversation brings along, each with its path: whose they are is told in
+    the same way, but they are no part of the list for upstream, and the first of a name counts.
     Raises :class:`InvalidRequest` for a name of the gateway's declared twice and for a field of a typed tool that
     cannot be read.
     """
-    if not isinstance(tools, list):
-        return NOTHING
+    entries = tools if isinstance(tools, list) else []
     ours: dict[str, AnyTool] = {}
     places: dict[str, int] = {}
     upstream: list[Any] = []
     typed = False
-    for place, entry in enumerate(tools):
-        declared: Sequence[AnyTool] = ()
-        kind = None
-        if isinstance(entry, dict):
-            function = stands_for(entry.get("type"), entry.get("name"), kinds, aliases)
-            if function is not None:
-                tool = kinds.functions[function].read_function(entry, aliased=entry["name"] in aliases)
-                declared = () if tool is None else (tool,)
-            else:
-                kind = kinds.of_typed(entry)
-        if kind is None:
-            upstream.append(entry)
-        else:
-            typed = True
-            declared = kind.read_typed(Declaration(entry, f"tools.{place}", tools))
-            upstream += [tool.function for tool in declared]
+    for place, entry in enumerate(entries):
+        declared, is_typed = _offered(Declaration(entry, f"tools.{place}", entries), kinds, aliases)
+        typed = typed or is_typed
+        upstream += [_deferred_as(entry, tool.function) for tool in declared] if is_typed else [entry]
         for tool in declared:
             if tool.name in ours:
                 first = f"tools.{places[tool.name]}"
                 raise InvalidRequest(f"tools.{place}.name: {tool.name!r} is already declared by {first}")
             ours[tool.name], places[tool.name] = tool, place
+    for path, entry in defined:
+        for tool in _offered(Declaration(entry, path, entries), kinds, aliases)[0]:
+            ours.setdefault(tool.name, tool)
     return Declared(ours, upstream if typed else None) if ours or typed else NOTHING
+
+
+def as_function(entry: dict[str, Any], kinds: Kinds) -> dict[str, Any]:
+    """A definition of the conversation in the form that upstream knows: that of a typed tool is its function."""
+    kind = kinds.of_typed(entry)
+    offered = () if kind is None else kind.read_typed(Declaration(entry, "messages", []))
+    function = offered[0].function if offered else None
+    return entry if function is None else _deferred_as(entry, function)
+
+
+def _offered(declaration: Declaration, kinds: Kinds, aliases: Mapping[str, str]) -> tuple[Sequence[AnyTool], bool]:
+    """The gateway's tools that an entry of ``tools`` declares, and whether it is a typed declaration of them."""
+    entry = declaration.entry
+    if not isinstance(entry, dict):
+        return (), False
+    function = stands_for(entry.get("type"), entry.get("name"), kinds, aliases)
+    if function is not None:
+        tool = kinds.functions[function].read_function(entry, aliased=entry["name"] in aliases)
+        return (() if tool is None else (tool,)), False
+    kind = kinds.of_typed(entry)
+    return ((), False) if kind is None else (kind.read_typed(declaration), True)
+
+
+def _deferred_as(entry: Mapping[str, Any], function: Any) -> Any:
+    """The function of a typed declaration, deferred where that is."""
+    return {**function, "defer_loading": True} if entry.get("defer_loading") is True else function
 
 
 def stands_for(declared_type: object, name: object, kinds: Kinds, aliases: Mapping[str, str]) -> str | None:

@@ -1,5 +1,6 @@
 """What of the gateway's a request holds: told by one pass that decodes a few short members only."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,19 +9,22 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.tokens import TokenProbe
 from gateway.turn import jsonvalue
+from gateway.turn.deferred import definitions, has_deferred, is_deferred_as
 from gateway.turn.kinds import Kinds
 from gateway.turn.ownership import NOTHING, read_tools, stands_for
+from gateway.turn.references import ADDITION, REFERENCE, REMOVAL, SEARCH_RESULT
 from gateway.turn.returned import is_ours
 
 
 class Holds(NamedTuple):
     """What a request holds. ``ours``: a gateway tool may be declared, or a block of ours is in the history.
 
-    ``tokens``: a token field is used.
+    ``tokens``: a token field is used. ``deferred``: a tool is deferred, or the conversation speaks of tools.
     """
 
     ours: bool
     tokens: bool
+    deferred: bool = False
 
 
 def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
@@ -31,7 +35,9 @@ def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
         return _look_closer(body, kinds, aliases)
     except UNREADABLE:
         return HOLDS_NOTHING
-    return Holds(_holds_ours(probe, kinds, aliases), probe.asks_for_tokens)
+    changes, refers = _speaks_of_tools(probe)
+    deferred = refers or any(is_deferred_as(tool.name, tool.defer_loading) for tool in probe.tools or ())
+    return Holds(changes or _holds_ours(probe, kinds, aliases), probe.asks_for_tokens, deferred)
 
 
 HOLDS_NOTHING = Holds(ours=False, tokens=False)
@@ -41,12 +47,14 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class _Tool(msgspec.Struct):
     type: Any = None
     name: Any = None
+    defer_loading: Any = None
 
 
 class _Block(msgspec.Struct):
     type: Any = None
     name: Any = None
     signature: Any = None
+    content: msgspec.Raw = msgspec.Raw()
 
 
 class _Message(msgspec.Struct):
@@ -61,6 +69,25 @@ class _Probe(TokenProbe):
 
 _PROBE = msgspec.json.Decoder(_Probe)
 _TOKENS = msgspec.json.Decoder(TokenProbe)
+_SPEAKING = frozenset({ADDITION, REMOVAL, REFERENCE, SEARCH_RESULT})
+_MAY_REFER = re.compile(rb"\[.*(?:tool_reference|\\u)", re.DOTALL).match
+"""What a result's content has that refers to a tool, whatever the writer escapes; the rest need not be decoded."""
+
+
+def _speaks_of_tools(probe: _Probe) -> tuple[bool, bool]:
+    """Whether a conversation has tools come or go, which may be the gateway's own, and whether it speaks of any."""
+    changes = refers = False
+    for message in probe.messages or ():
+        if type(message.content) is list:
+            for block in message.content:
+                if type(block.type) is not str:
+                    continue
+                if block.type in _SPEAKING:
+                    refers = True
+                    changes = changes or block.type == ADDITION
+                elif block.type == "tool_result" and _MAY_REFER(block.content):
+                    refers = True
+    return changes, refers
 
 
 def _holds_ours(probe: _Probe, kinds: Kinds, aliases: Mapping[str, str]) -> bool:
@@ -95,10 +122,10 @@ def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds
     except jsonvalue.Unreadable:
         return Holds(ours=False, tokens=tokens)
     try:
-        ours = read_tools(tools, kinds, aliases) != NOTHING
+        ours = read_tools(tools, kinds, aliases, definitions(messages)) != NOTHING
     except InvalidRequest:
         ours = True
-    return Holds(ours or _in_history(messages, kinds), tokens)
+    return Holds(ours or _in_history(messages, kinds), tokens, has_deferred(tools, messages))
 
 
 def _in_history(messages: Any, kinds: Kinds) -> bool:

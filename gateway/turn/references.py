@@ -13,6 +13,7 @@ Block = dict[str, Any]
 REFERENCE = "tool_reference"
 ADDITION = "tool_addition"
 REMOVAL = "tool_removal"
+SEARCH_RESULT = "tool_search_tool_result"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,20 @@
 Every member of a turn's request that is not the gateway's to change goes upstream as the bytes it came in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
+from gateway.turn.deferred import Deferral, Mode, check, definitions, has_deferred
 from gateway.turn.history import History, translate
 from gateway.turn.kind import Block
 from gateway.turn.kinds import KINDS, Kinds
-from gateway.turn.ownership import NOTHING, Declared, read_tools
-from gateway.turn.probe import look
+from gateway.turn.ownership import NOTHING, Declared, as_function, read_tools
+from gateway.turn.probe import Holds, look
 from gateway.turn.seal import Sealer
 
 
@@ -43,6 +46,7 @@ class TurnRequest:
     stream: bool
     fields: dict[str, bytes]
     tool_choice: dict[str, Any] | None
+    deferral: Deferral | None = None
     added: list[bytes] = field(default_factory=list)
 
     @property
@@ -67,9 +71,9 @@ class TurnRequest:
         """
         fields = dict(self.fields)
         fields["messages"] = b"[" + b",".join(self.messages) + b"]"
-        if self.declared.upstream_tools is not None:
-            fields["tools"] = jsonvalue.write(self.declared.upstream_tools)
-        if without_tools:
+        if not _put_tools(fields, self.declared, self.deferral):
+            fields.pop("tool_choice", None)
+        elif without_tools:
             fields["tool_choice"] = b'{"type":"none"}'
         elif answered and self.tool_choice is not None and self.tool_choice.get("type") in ("any", "tool"):
             choice: dict[str, Any] = {"type": "auto"}
@@ -78,26 +82,37 @@ class TurnRequest:
             fields["tool_choice"] = jsonvalue.write(choice)
         return jsonvalue.write_fields(fields)
 
+    def load(self, names: Iterable[str]) -> None:
+        """Deferred tools have been found: the next request knows them."""
+        if self.deferral is not None:
+            self.deferral.load(names)
+
     def add_round(self, blocks: list[Block], results: list[Block]) -> None:
         """A round's own blocks and the results of its calls, for the requests after it."""
         self.added.append(jsonvalue.write({"role": "assistant", "content": blocks}))
         self.added.append(jsonvalue.write({"role": "user", "content": results}))
 
 
-def read_request(body: bytes, rules: TurnRules) -> TurnRequest | None:
+def read_request(body: bytes, rules: TurnRules, mode: Mode = "expand") -> TurnRequest | None:
     """Read a ``/v1/messages`` body; None where nothing of the gateway's is in it.
 
-    Raises :class:`InvalidRequest` for what the loop must read and cannot.
+    ``mode`` is what upstream is given of deferred tools. Raises :class:`InvalidRequest` for what the loop must read and
+    cannot.
     """
-    return read_ours(body, rules) if look(body, rules.kinds, rules.aliases).ours else None
+    holds = look(body, rules.kinds, rules.aliases)
+    return read_ours(body, rules, mode if holds.deferred else None) if holds.ours else None
 
 
-def read_ours(body: bytes, rules: TurnRules) -> TurnRequest | None:
-    """The same of a body that :func:`~gateway.turn.probe.look` found something in that may be the gateway's."""
+def read_ours(body: bytes, rules: TurnRules, mode: Mode | None) -> TurnRequest | None:
+    """The same of a body that :func:`~gateway.turn.probe.look` found something in that may be the gateway's.
+
+    ``mode`` is None where it found nothing of deferred tools.
+    """
     fields = jsonvalue.read_fields(body)
     if fields is None:
         return None
-    declared = read_tools(_value(fields, "tools"), rules.kinds, rules.aliases)
+    tools, messages = _value(fields, "tools"), None if mode is None else _value(fields, "messages")
+    declared = read_tools(tools, rules.kinds, rules.aliases, definitions(messages))
     if "messages" not in fields:
         raise InvalidRequest("messages: must be a list")
     stream = _value(fields, "stream")
@@ -106,30 +121,70 @@ def read_ours(body: bytes, rules: TurnRules) -> TurnRequest | None:
     choice = _value(fields, "tool_choice")
     if choice is not None and (not isinstance(choice, dict) or not isinstance(choice.get("type"), str)):
         raise InvalidRequest("tool_choice: must be an object with a type")
+    deferral = _deferral(fields, tools, messages, declared, rules, mode)
     history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=declared.native)
     if declared is NOTHING and not history.translated:
         return None
-    return TurnRequest(rules, declared, history, bool(stream), fields, choice)
+    return TurnRequest(rules, declared, history, bool(stream), fields, choice, deferral)
 
 
-def translate_count(body: bytes, rules: TurnRules) -> bytes | None:
+def translate_count(body: bytes, rules: TurnRules, mode: Mode = "expand") -> bytes | None:
     """A ``count_tokens`` body as upstream can count it; None where it goes as it came.
 
     Raises :class:`InvalidRequest` for what must be read and cannot.
     """
-    if not look(body, rules.kinds, rules.aliases).ours:
-        return None
-    fields = jsonvalue.read_fields(body)
+    return translate_body(body, look(body, rules.kinds, rules.aliases), rules, mode)
+
+
+def translate_body(body: bytes, holds: Holds, rules: TurnRules, mode: Mode) -> bytes | None:
+    """A body as upstream can read it, where there is no turn to be made of it; None where it goes as it came.
+
+    ``holds`` is what was found in it. Raises :class:`InvalidRequest` for what must be read and cannot.
+    """
+    fields = jsonvalue.read_fields(body) if holds.ours or holds.deferred else None
     if fields is None or "messages" not in fields:
         return None
-    declared = read_tools(_value(fields, "tools"), rules.kinds, rules.aliases)
-    history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=frozenset())
-    if declared.upstream_tools is None and not history.translated:
+    tools, messages = _value(fields, "tools"), _value(fields, "messages") if holds.deferred else None
+    declared = read_tools(tools, rules.kinds, rules.aliases, definitions(messages)) if holds.ours else NOTHING
+    before = dict(fields)
+    deferral = _deferral(fields, tools, messages, declared, rules, mode if holds.deferred else None)
+    if holds.ours:
+        history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=frozenset())
+        if history.translated:
+            fields["messages"] = b"[" + b",".join(history.messages) + b"]"
+    if not _put_tools(fields, declared, deferral):
+        fields.pop("tool_choice", None)
+    return None if fields == before else jsonvalue.write_fields(fields)
+
+
+def _deferral(
+    fields: dict[str, bytes], tools: object, messages: object, declared: Declared, rules: TurnRules, mode: Mode | None
+) -> Deferral | None:
+    """The request's deferred tools, its conversation in ``fields`` translated; None where nothing is to be changed."""
+    if mode is None or not isinstance(messages, list) or not has_deferred(tools, messages):
         return None
-    if declared.upstream_tools is not None:
-        fields["tools"] = jsonvalue.write(declared.upstream_tools)
-    fields["messages"] = b"[" + b",".join(history.messages) + b"]"
-    return jsonvalue.write_fields(fields)
+    if mode != "pass":
+        check(tools, messages)
+    upstream_tools = tools if declared.upstream_tools is None else declared.upstream_tools
+    choice = _value(fields, "tool_choice")
+    deferral = Deferral(upstream_tools, messages, mode, choice, lambda entry: as_function(entry, rules.kinds))
+    told = deferral.messages(msgspec.json.decode(fields["messages"], type=list[msgspec.Raw]))
+    if told is not None:
+        fields["messages"] = b"[" + b",".join(told) + b"]"
+    return deferral
+
+
+def _put_tools(fields: dict[str, bytes], declared: Declared, deferral: Deferral | None) -> bool:
+    """Put the tools for upstream in place of the client's, where they differ; False where that leaves none."""
+    upstream_tools = declared.upstream_tools
+    if deferral is not None and (changed := deferral.tools()) is not None:
+        upstream_tools = changed
+        if not changed:
+            fields.pop("tools", None)
+            return False
+    if upstream_tools is not None:
+        fields["tools"] = jsonvalue.write(upstream_tools)
+    return True
 
 
 def _value(fields: dict[str, bytes], name: str) -> Any:

@@ -30,9 +30,14 @@ class OutOfTime(Exception):
     """The search took longer than it may."""
 
 
-def by_words(query: str, tools: Sequence[dict[str, Any]], limit: int) -> list[str]:
-    """The names of the ``limit`` tools that fit the words of ``query`` best, the best first; [] where none fits."""
-    scored = [(-score, place) for place, score in enumerate(scores(query, tools)) if score > 0]
+def by_words(
+    query: str, tools: Sequence[dict[str, Any]], limit: int, out_of_time: Callable[[], bool] = lambda: False
+) -> list[str]:
+    """The names of the ``limit`` tools that fit the words of ``query`` best, the best first; [] where none fits.
+
+    ``out_of_time`` is asked before each tool is read. Raises :class:`OutOfTime`.
+    """
+    scored = [(-score, place) for place, score in enumerate(scores(query, tools, out_of_time)) if score > 0]
     return [tools[place]["name"] for _, place in sorted(scored)[:limit]]
 
 
@@ -67,9 +72,13 @@ def fields(tool: dict[str, Any]) -> Iterator[str]:
     return (text for text in texts if isinstance(text, str))
 
 
-def scores(query: str, tools: Sequence[dict[str, Any]]) -> list[float]:
+def scores(query: str, tools: Sequence[dict[str, Any]], out_of_time: Callable[[], bool] = lambda: False) -> list[float]:
     """How well each tool fits ``query``: Okapi BM25 with Lucene's weight of a word, which is never negative."""
-    documents = [Counter(word for field in fields(tool) for word in words(field)) for tool in tools]
+    documents: list[Counter[str]] = []
+    for tool in tools:
+        if out_of_time():
+            raise OutOfTime
+        documents.append(Counter(word for field in fields(tool) for word in words(field)))
     lengths = [document.total() for document in documents]
     average = sum(lengths) / len(lengths) if lengths else 0.0
     totals = [0.0] * len(tools)

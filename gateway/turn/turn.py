@@ -263,6 +263,7 @@ class Turn:
                 self._end_an_earlier_result()
         self.retain(size_of(told.content))
         self._results.append(tool_result(call.upstream_id, told))
+        self._request.load(told.loads)
         block = result_block(call, outcome, told, self._rules.sealer)
         if block is not None:
             events = out if self.rounds_ended else self._opening

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
-from gateway.turn.deferred import PLACEHOLDER, Deferral, Mode, check, has_deferred
+from gateway.turn.deferred import PLACEHOLDER, Deferral, Mode, check, definitions, has_deferred
 
 
 def tool(name: str, description: str = "Does it.", **more: Any) -> dict[str, Any]:
@@ -52,7 +52,15 @@ def raw(messages: list[Any]) -> list[msgspec.Raw]:
 
 
 def upstream(tools: list[Any], messages: list[Any], mode: Mode) -> list[Any]:
-    return [json.loads(message) for message in Deferral(tools, messages).messages(raw(messages), mode)]
+    told = Deferral(tools, messages, mode).messages(raw(messages))
+    return messages if told is None else [json.loads(message) for message in told]
+
+
+def declared(tools: list[Any], messages: list[Any], mode: Mode, *found: str, choice: object = None) -> list[Any]:
+    deferral = Deferral(tools, messages, mode, choice)
+    deferral.load(found)
+    declared = deferral.tools()
+    return tools if declared is None else declared
 
 
 def functions(*names: str) -> str:
@@ -67,6 +75,7 @@ def result(*content: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [*content]}]}
 
 
+MODES: tuple[Mode, ...] = ("expand", "declare", "pass")
 QUESTION = {"role": "user", "content": "Search the web."}
 SEARCH = tool("ToolSearch")
 WEB, FETCH = deferred("WebSearch"), deferred("WebFetch")
@@ -77,53 +86,43 @@ TOOLS = [deferred(PLACEHOLDER), SEARCH, WEB, FETCH, tool("Bash")]
 
 
 def test_expand_declares_what_is_not_deferred() -> None:
-    assert Deferral(TOOLS, [refers("WebSearch")]).tools("expand") == [SEARCH, tool("Bash")]
+    assert declared(TOOLS, [refers("WebSearch")], "expand") == [SEARCH, tool("Bash")]
 
 
 def test_declare_adds_what_was_referenced_in_the_order_of_first_reference() -> None:
     messages = [refers("WebFetch", "WebSearch"), refers("WebSearch"), refers("WebFetch")]
-    declared = Deferral(TOOLS, messages).tools("declare")
-    assert declared == [SEARCH, tool("Bash"), tool("WebFetch"), tool("WebSearch")]
+    assert declared(TOOLS, messages, "declare") == [SEARCH, tool("Bash"), tool("WebFetch"), tool("WebSearch")]
 
 
-def test_declare_adds_what_a_tool_search_finds_and_what_is_forced() -> None:
-    deferral = Deferral(TOOLS, [QUESTION])
-    forced = deferral.forced({"type": "tool", "name": "WebSearch"})
-    assert deferral.tools("declare", ["WebFetch"], forced)[2:] == [tool("WebFetch"), tool("WebSearch")]
-    assert deferral.tools("expand", ["WebFetch"], forced) == [SEARCH, tool("Bash")]
+def test_declare_adds_what_a_tool_search_finds() -> None:
+    assert declared(TOOLS, [QUESTION], "declare", "WebFetch")[2:] == [tool("WebFetch")]
+    assert declared(TOOLS, [QUESTION], "expand", "WebFetch") == [SEARCH, tool("Bash")]
+
+
+def test_a_forced_tool_is_declared() -> None:
+    choice = {"type": "tool", "name": "WebSearch"}
+    for mode in MODES[:2]:
+        assert declared(TOOLS, [QUESTION], mode, choice=choice)[2:] == [tool("WebSearch")]
 
 
 def test_pass_declares_all_as_they_are() -> None:
-    assert Deferral(TOOLS, [refers("WebSearch")]).tools("pass") == TOOLS
+    assert declared(TOOLS, [refers("WebSearch")], "pass") == TOOLS
 
 
 @pytest.mark.parametrize("choice", [None, {"type": "any"}, {"type": "tool", "name": "Bash"}, {"type": "tool"}, "auto"])
-def test_no_other_choice_forces_a_deferred_tool(choice: object) -> None:
-    assert Deferral(TOOLS, [QUESTION]).forced(choice) is None
+def test_no_other_choice_changes_anything(choice: object) -> None:
+    assert declared(TOOLS, [QUESTION], "expand", choice=choice) == [SEARCH, tool("Bash")]
 
 
 def test_a_reference_to_what_is_in_the_head_adds_nothing_to_it() -> None:
-    assert Deferral(TOOLS, [refers("Bash")]).tools("declare") == [SEARCH, tool("Bash")]
+    assert declared(TOOLS, [refers("Bash")], "declare") == [SEARCH, tool("Bash")]
 
 
-def test_a_placeholder_is_never_declared_and_never_found() -> None:
-    deferral = Deferral([{"name": PLACEHOLDER}, SEARCH], [refers(PLACEHOLDER)])
-    assert [deferral.tools("expand"), deferral.tools("declare"), deferral.deferred] == [[SEARCH], [SEARCH], ()]
-
-
-def test_a_typed_tool_takes_the_form_that_upstream_knows() -> None:
-    typed = {"type": "web_search_20250305", "name": "web_search", "defer_loading": True}
-
-    def as_function(one: dict[str, Any]) -> dict[str, Any]:
-        return deferred(one["name"]) if one.get("type") else one
-
-    messages = [refers("web_search")]
-    deferral = Deferral([SEARCH, typed], messages, as_function)
-    assert deferral.tools("expand") == [SEARCH]
-    assert deferral.tools("declare") == [SEARCH, tool("web_search")]
-    assert deferral.deferred == (deferred("web_search"),)
-    (told,) = deferral.messages(raw(messages), "expand")
-    assert json.loads(told) == result(*text(functions("web_search")))
+@pytest.mark.parametrize("mode", ["expand", "declare"])
+def test_a_placeholder_is_never_declared_and_never_found(mode: Mode) -> None:
+    tools, messages = [{"name": PLACEHOLDER}, SEARCH], [refers(PLACEHOLDER)]
+    assert declared(tools, messages, mode) == [SEARCH]
+    assert Deferral(tools, messages, mode).deferred == ()
 
 
 # What a reference becomes
@@ -166,11 +165,21 @@ def test_a_result_keeps_what_else_it_has() -> None:
     assert told == {"role": "user", "content": [block]}
 
 
-def test_the_content_of_a_result_that_the_gateway_gives_itself() -> None:
-    deferral = Deferral(TOOLS, [QUESTION])
-    assert deferral.loaded(["WebSearch"], "expand") == functions("WebSearch")
-    assert deferral.loaded(["WebSearch"], "declare") == "The tool WebSearch is loaded and can be called now."
-    assert deferral.loaded(["WebSearch"], "pass") == [{"type": "tool_reference", "tool_name": "WebSearch"}]
+def test_what_a_search_of_the_gateways_own_has_found() -> None:
+    assert Deferral(TOOLS, [QUESTION], "expand").told(["WebSearch"]) == functions("WebSearch")
+    assert Deferral(TOOLS, [QUESTION], "pass").told(["WebSearch"]) == functions("WebSearch")
+    said = "The tool WebSearch is loaded and can be called now."
+    assert Deferral(TOOLS, [QUESTION], "declare").told(["WebSearch"]) == said
+
+
+@pytest.mark.parametrize("mode", ["expand", "pass"])
+def test_what_it_found_before_is_told_where_it_stands(mode: Mode) -> None:
+    references = [{"type": "tool_reference", "tool_name": name} for name in ("WebSearch", "Gone")]
+    found = {"type": "tool_search_tool_search_result", "tool_references": references}
+    block = {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_1", "content": found}
+    (told,) = upstream(TOOLS, [{"role": "assistant", "content": [block]}], mode)
+    said = f"{functions('WebSearch')}\nThe tool Gone is not available."
+    assert told["content"] == [{**block, "content": {**found, "tool_references": text(said)}}]
 
 
 # What comes and goes in the midst of a conversation
@@ -188,10 +197,10 @@ def test_an_addition_is_told_by_the_user_where_it_stands() -> None:
 
 def test_an_addition_by_definition_counts_as_declared() -> None:
     added = change("tool_addition", by_definition(tool("Clock")))
-    deferral = Deferral([SEARCH], [QUESTION, added, refers("Clock")])
-    assert deferral.defined == [("messages.1.content.0.tool.definition", tool("Clock"))]
-    assert deferral.tools("expand") == [SEARCH]
-    assert deferral.tools("declare") == [SEARCH, tool("Clock")]
+    messages = [QUESTION, added, refers("Clock")]
+    assert definitions(messages) == [("messages.1.content.0.tool.definition", tool("Clock"))]
+    assert declared([SEARCH], messages, "expand") == [SEARCH]
+    assert declared([SEARCH], messages, "declare") == [SEARCH, tool("Clock")]
     told = upstream([SEARCH], [QUESTION, added, refers("Clock")], "expand")
     assert told == [QUESTION, {"role": "user", "content": text(functions("Clock"))}, result(*text(functions("Clock")))]
 
@@ -206,7 +215,7 @@ def test_a_definition_holds_from_its_place_on() -> None:
     ]
     first, then, after, last = (json.dumps(message) for message in upstream([SEARCH], messages, "expand"))
     assert ["better" in said for said in (first, then, after, last)] == [False, False, True, True]
-    assert Deferral([SEARCH], messages).tools("declare") == [SEARCH, second]
+    assert declared([SEARCH], messages, "declare") == [SEARCH, second]
 
 
 @pytest.mark.parametrize("mode", ["expand", "declare"])
@@ -256,9 +265,12 @@ def test_what_is_malformed_is_upstreams_to_judge(mode: Mode, message: Any) -> No
 
 
 def test_other_messages_stay_byte_for_byte() -> None:
-    body = b'[ {"role": "user", "content": [ {"type":"text","text":"\\u00e9"} ], "x": 1.0}]'
-    (kept,) = msgspec.json.decode(body, type=list[msgspec.Raw])
-    assert Deferral(TOOLS, json.loads(body)).messages([kept], "expand") == [bytes(kept)]
+    body = b'[ {"role": "user", "content": [ {"type":"text","text":"\\u00e9"} ], "x": 1.0}, %b]'
+    body %= json.dumps(refers("WebSearch")).encode()
+    kept, told = msgspec.json.decode(body, type=list[msgspec.Raw])
+    translated = Deferral(TOOLS, json.loads(body), "expand").messages([kept, told])
+    assert translated is not None
+    assert translated[0] == bytes(kept)
 
 
 @pytest.mark.parametrize(
@@ -295,18 +307,16 @@ def test_with_expand_the_prompt_grows_at_its_end_only(messages: list[Any], cut: 
     tools = [deferred(PLACEHOLDER), SEARCH, *(deferred(name) for name in NAMES)]
     found = {name for message in messages[:cut] for name in NAMES if f'"{name}"' in json.dumps(message)}
     known = [one for one in tools if not (one["name"] in NAMES and one["name"] not in found)]
-    before = Deferral(known, messages[:cut])
-    after = Deferral(tools, messages)
-    assert before.tools("expand") == after.tools("expand")
-    told = before.messages(raw(messages[:cut]), "expand")
-    assert after.messages(raw(messages), "expand")[: len(told)] == told
+    assert declared(known, messages[:cut], "expand") == declared(tools, messages, "expand")
+    told = upstream(known, messages[:cut], "expand")
+    assert upstream(tools, messages, "expand")[: len(told)] == told
 
 
 @given(st.lists(steps, max_size=8), st.integers(0, 8))
 def test_with_declare_the_tools_grow_at_their_end_only(messages: list[Any], cut: int) -> None:
     tools = [*(deferred(name) for name in NAMES), SEARCH]
-    before = [one["name"] for one in Deferral(tools, messages[:cut]).tools("declare")]
-    after = [one["name"] for one in Deferral(tools, messages).tools("declare")]
+    before = [one["name"] for one in declared(tools, messages[:cut], "declare")]
+    after = [one["name"] for one in declared(tools, messages, "declare")]
     assert after[: len(before)] == before
 
 

@@ -19,7 +19,7 @@ from gateway.wire.rewrite import ModelMap
 USUAL_PORTS = (8000, 8001, 8080, 30000, 23333)
 """Where model servers listen unless told otherwise (vLLM 8000, SGLang 30000, LMDeploy 23333)."""
 
-CLAUDE_CODE_MAX_TOKENS = (32_000, 64_000)
+CLAUDE_CODE_MAX_TOKENS = (32_000, 128_000)
 """What Claude Code asks for: with a model name that it does not know, and with its default ones."""
 CLAUDE_CODE_PROMPT_TOKENS = 20_000
 """About what its first request fills of the window, with the tools it declares."""
@@ -173,7 +173,7 @@ def _names(served: list[ServedModel], model: ServedModel, names: ModelMap, setti
         if target not in ids:
             what = f"--model-map {pattern}={target}: upstream serves no {target}"
             yield Check("model names", "problem", what, f"--model-map '{pattern}={model.id}'")
-    default = "claude-opus-4-8"
+    default = "claude-opus-5-5"
     if default not in ids and names.upstream_name(default) == default:
         what = f"Claude Code's own names, such as {default}, are not served"
         fix = f"--model-map 'claude-*={model.id}', or start it with messages-gateway claude"
