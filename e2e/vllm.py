@@ -11,17 +11,18 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import httpx
 from anthropic import AsyncAnthropic
 from rich.console import Console
 
 from e2e import vllm_checks as checks
-from e2e import vllm_tokens
+from e2e import vllm_deferred, vllm_tokens
 from e2e.processes import Failure, free_port, gateway, serving
 from e2e.vllm_checks import Check, Stage
 from e2e.vllm_server import MODEL_NAME, Unavailable, install, serving_vllm, tiny_model
@@ -82,7 +83,20 @@ async def main(options: argparse.Namespace) -> int:
                 await _tokens(report, origin, upstream, model)
         for transport, stream in (("JSON", False), ("streaming", True)):
             await _conversation(report, options, upstream, web, backend, transport, stream)
+        if options.upstream is None or options.scale_out:
+            for name, discovery in vllm_deferred.CONVERSATIONS.items():
+                bodies = await _asked(upstream, model, discovery)
+                await report.section(f"deferred tools: {name}", vllm_deferred.prefixes(upstream, bodies))
     return report.closing()
+
+
+async def _asked(upstream: str, model: str, discovery: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What vLLM is asked in a conversation with deferred tools."""
+    with tempfile.TemporaryDirectory() as folder:
+        cassette = Path(folder) / "conversation.yaml"
+        async with recording(upstream, cassette) as recorder, gateway("--upstream", recorder) as origin:
+            await vllm_deferred.converse(origin, model, discovery)
+        return [turn.request.body for turn in Cassette(cassette) if turn.request.path == "/v1/messages"]
 
 
 def _stage(options: argparse.Namespace, origin: str, upstream: str, web: ReleaseSearxng) -> Stage:
@@ -174,6 +188,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--exact", action="store_true", help="that server serves the tiny model: judge it to the letter"
     )
+    parser.add_argument("--scale-out", action="store_true", help="that server runs with --enable-scale-out")
     parser.add_argument(
         "--vllm", type=Path, metavar="VENV", help="an environment that has vLLM, in place of the cached one"
     )

@@ -115,6 +115,7 @@ async def serving_vllm(environment: Path, model: Path, *, thinking_parsed: bool 
     command = [str(environment / "bin" / "vllm"), "serve", str(model), "--served-model-name", MODEL_NAME]
     command += ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(WINDOW), "--max-num-seqs", "8"]
     command += ["--enforce-eager", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    command += ["--enable-scale-out"]  # for /v1/messages/render
     command += ["--reasoning-parser", "qwen3"] if thinking_parsed else []
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     with tempfile.TemporaryFile() as log:

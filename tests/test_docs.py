@@ -70,6 +70,9 @@ CLAUDE_CODE_VARIABLES = {
     "CLAUDE_CODE_ATTRIBUTION_HEADER",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY",
+    "CLAUDE_CODE_MAX_CONTEXT_TOKENS",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "ENABLE_TOOL_SEARCH",
 }
 """code.claude.com/docs/en/env-vars; the attribution header: docs.sglang.io/docs/basic_usage/anthropic_api."""
 

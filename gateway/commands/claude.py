@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from types import FrameType
 
 import click
@@ -18,6 +18,7 @@ import httpx
 from pydantic import SecretStr
 
 from gateway.commands.child import Child
+from gateway.commands.tuning import tunings
 from gateway.errors import MessagesGatewayError, UpstreamBroken, UpstreamError
 from gateway.model_server import ModelServer
 from gateway.model_server.listing import Listing, ServedModel
@@ -51,24 +52,30 @@ def run(settings: Settings, serve: Sequence[str], model: str | None, arguments: 
     with ExitStack() as stack:
         if not _answers(settings):
             stack.enter_context(_start_gateway(settings, serve))
-        model = model or _first_model(_url(settings), settings.api_keys)
-        return _run(program, arguments, environment(settings, model, os.environ))
+        served = _model(_url(settings), settings.api_keys, model)
+        _say_tunings(served)
+        return _run(program, arguments, environment(settings, served, os.environ))
 
 
 def exports(settings: Settings, model: str | None) -> str:
     """The environment as lines for a shell. Nothing is started; upstream is asked where no gateway answers."""
     if settings.port == 0:
         raise CannotStart("--print-env needs the port of the gateway: --port 9000")
-    if model is None and _answers(settings):
-        model = _first_model(_url(settings), settings.api_keys)
-    elif model is None:
-        model = _first_model(settings.upstream, [settings.upstream_api_key] if settings.upstream_api_key else [])
-    pairs = environment(settings, model, os.environ).items()
+    if _answers(settings):
+        served = _model(_url(settings), settings.api_keys, model)
+    else:
+        served = _model(settings.upstream, [settings.upstream_api_key] if settings.upstream_api_key else [], model)
+    _say_tunings(served)
+    pairs = environment(settings, served, os.environ).items()
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in pairs)
 
 
-def environment(settings: Settings, model: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What Claude Code needs to use ``model`` through the gateway, in place of what ``environ`` says of the same."""
+def environment(settings: Settings, served: ServedModel, environ: Mapping[str, str]) -> dict[str, str]:
+    """What Claude Code needs to use a model through the gateway, in place of what ``environ`` says of the same.
+
+    What only suits the model is left to ``environ`` where that has it.
+    """
+    model = served.id
     key = settings.api_keys[0].get_secret_value() if settings.api_keys else _DUMMY_TOKEN
     return {
         "ANTHROPIC_BASE_URL": _url(settings),
@@ -80,8 +87,15 @@ def environment(settings: Settings, model: str, environ: Mapping[str, str]) -> d
         "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
         "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        **{one.name: one.value for one in tunings(served, environ)},
         **{name: "" for name in _ELSEWHERE if name in environ},
     }
+
+
+def _say_tunings(served: ServedModel) -> None:
+    """Not among the lines for a shell: some take no comment there."""
+    for one in tunings(served, os.environ):
+        click.echo(f"messages-gateway: {one.name}={one.value} ({one.why})", err=True)
 
 
 def _url(settings: Settings) -> str:
@@ -157,15 +171,24 @@ def _start_gateway(settings: Settings, serve: Sequence[str]) -> Child:
 # The model
 
 
-def _first_model(origin: str, keys: Sequence[SecretStr]) -> str:
-    """The first model that the gateway, or upstream itself, lists at ``origin``; it wants one of ``keys``, if any."""
-    models = _ask_for_models(origin, keys[0] if keys else None)
+def _model(origin: str, keys: Sequence[SecretStr], name: str | None) -> ServedModel:
+    """The model of that ``name``, by default the first, that the gateway, or upstream itself, lists at ``origin``.
+
+    It wants one of ``keys``, if any. A name can be used without a list.
+    """
+    key = keys[0] if keys else None
+    if name is not None:
+        listed: list[ServedModel] = []
+        with suppress(CannotStart):
+            listed = _ask_for_models(origin, key)
+        return next((model for model in listed if model.id == name), ServedModel(name))
+    models = _ask_for_models(origin, key)
     if not models:
         raise CannotStart("upstream serves no model")
     if len(models) > 1:
         others = ", ".join(model.id for model in models[1:])
         click.echo(f"messages-gateway: using {models[0].id}; --model takes another: {others}", err=True)
-    return models[0].id
+    return models[0]
 
 
 def _ask_for_models(origin: str, key: SecretStr | None) -> list[ServedModel]:

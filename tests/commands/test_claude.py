@@ -10,6 +10,8 @@ import anyio.to_thread
 import pytest
 
 from gateway.commands.claude import CannotStart, environment, exports
+from gateway.commands.tuning import tunings
+from gateway.model_server.listing import ServedModel
 from gateway.settings import Settings
 from tests.support.gateway import running_gateway
 from tests.support.programs import Running, free_port, messages_gateway, put_program
@@ -30,6 +32,7 @@ body = {"model": os.environ["ANTHROPIC_MODEL"], "max_tokens": 64000, "messages":
 print(json.dumps({
     "args": sys.argv[1:],
     "env": {name: os.environ[name] for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE_", "GATEWAY_"))},
+    "tool search": os.environ.get("ENABLE_TOOL_SEARCH"),
     "gateway": ask("/")["name"],
     "answer": ask("/v1/messages", json.dumps(body).encode()),
 }), flush=True)
@@ -107,7 +110,11 @@ async def test_starts_a_gateway_runs_claude_and_stops_the_gateway(programs: Path
         "ANTHROPIC_DEFAULT_OPUS_MODEL": "qwen3",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_USE_BEDROCK": "",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "4096",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "512",
     }
+    assert seen["tool search"] == "true"
+    assert "messages-gateway: CLAUDE_CODE_MAX_CONTEXT_TOKENS=4096 (the model's window)" in err
     assert server.requests[-1].json["max_tokens"] <= 4096
     assert server.requests[-1].header(b"authorization") == b"Bearer upstream-key"
     assert gone(port)
@@ -122,7 +129,7 @@ async def test_uses_the_gateway_that_is_there_and_leaves_it_running(programs: Pa
     assert status == 7
     assert json.loads(out)["env"]["ANTHROPIC_BASE_URL"] == gateway.url
     assert json.loads(out)["env"]["ANTHROPIC_AUTH_TOKEN"] == "none-needed"
-    assert err == "messages-gateway: using qwen3; --model takes another: glm\n"
+    assert err.startswith("messages-gateway: using qwen3; --model takes another: glm\n")
 
 
 async def test_the_model_can_be_chosen(programs: Path) -> None:
@@ -229,4 +236,35 @@ async def test_a_list_of_models_that_is_none(answer: Scripted, words: str) -> No
     [("0.0.0.0", "http://127.0.0.1:9000"), ("::", "http://[::1]:9000"), ("gpu-box", "http://gpu-box:9000")],
 )
 def test_where_a_client_finds_the_gateway(host: str, url: str) -> None:
-    assert environment(Settings(host=host), "qwen3", {})["ANTHROPIC_BASE_URL"] == url
+    assert environment(Settings(host=host), ServedModel("qwen3"), {})["ANTHROPIC_BASE_URL"] == url
+
+
+async def test_a_model_can_be_named_that_no_list_has() -> None:
+    async with ScriptedUpstream(json_answer({"error": "Not Found"}, 404)) as server:
+        lines = await anyio.to_thread.run_sync(exports, Settings(upstream=server.origin, port=free_port()), "qwen3")
+    assert exported(lines)["ANTHROPIC_MODEL"] == "qwen3"
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in exported(lines)
+
+
+@pytest.mark.parametrize(
+    ("model", "tuned"),
+    [
+        (ServedModel("m"), {}),
+        (ServedModel("m", window=131_072, owner="vllm"), {"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072"}),
+        (
+            ServedModel("m", window=40_960, owner="sglang"),
+            {
+                "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "40960",
+                "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "5120",
+                "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+            },
+        ),
+    ],
+)
+def test_what_suits_a_model(model: ServedModel, tuned: dict[str, str]) -> None:
+    assert {one.name: one.value for one in tunings(model, {})} == {"ENABLE_TOOL_SEARCH": "true", **tuned}
+
+
+def test_what_the_user_has_set_stays() -> None:
+    mine = {"ENABLE_TOOL_SEARCH": "false", "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "9999"}
+    assert not mine.keys() & environment(Settings(), ServedModel("m", window=131_072), mine).keys()

@@ -101,9 +101,41 @@ async def test_all_is_well() -> None:
     assert checks["window"].message == "Qwen/Qwen3-8B has a window of 131,072 tokens"
     assert checks["search"].message.startswith("searxng answers: 1 results")
     assert list(checks) == [
-        *("upstream", "window", "messages", "tool calls", "reasoning"),
+        *("upstream", "window", "messages", "deferred tools", "tool calls", "reasoning"),
         *("search", "client keys", "web pages", "seal keys"),
     ]
+
+
+EXPANDING = "the template writes a deferred tool out where it is referenced"
+IN_THE_HEAD = "the template writes deferred tools into the prompt's head"
+
+
+@pytest.mark.parametrize(
+    ("template", "setting", "status", "message"),
+    [
+        ("counts nothing", "auto", "ok", "told in words where they are found: upstream does not count tokens"),
+        ("expands", "auto", "ok", f"left to the template: {EXPANDING}"),
+        ("expands", "declare", "ok", f"declared (--deferred-tools declare): {EXPANDING}"),
+        ("prints all", "auto", "ok", f"told in words where they are found: {IN_THE_HEAD}"),
+        ("prints all", "pass", "problem", f"--deferred-tools pass, but {IN_THE_HEAD}"),
+    ],
+)
+async def test_what_becomes_of_deferred_tools(template: str, setting: str, status: str, message: str) -> None:
+    server = vllm()
+
+    def counting(request: SeenRequest) -> Scripted:
+        if not request.target.endswith("/count_tokens"):
+            return server(request)
+        if template == "counts nothing":
+            return rejected("Not Found", 404)
+        tools = {tool["name"]: tool for tool in request.json["tools"]}
+        referenced = [name for name in tools if f'"tool_name":"{name}"' in request.body.decode().replace(": ", ":")]
+        shown = [name for name, tool in tools.items() if template == "prints all" or not tool.get("defer_loading")]
+        return json_answer({"input_tokens": sum(len(tools[name]["description"]) for name in [*shown, *referenced])})
+
+    async with ScriptedUpstream(counting) as upstream:
+        checks = await examined(upstream, deferred_tools=setting)
+    assert (checks["deferred tools"].status, checks["deferred tools"].message) == (status, message)
 
 
 async def test_the_first_mistake_no_tool_parser_in_vllm() -> None:

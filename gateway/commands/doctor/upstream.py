@@ -12,6 +12,7 @@ from gateway.commands.doctor.check import Check
 from gateway.errors import UpstreamBroken, UpstreamError
 from gateway.model_server import ModelServer
 from gateway.model_server.listing import Listing, ServedModel
+from gateway.model_server.templates import Verdict, find_out, read_count
 from gateway.server.reach import LOOPBACK, address_of, origin_at
 from gateway.settings import Settings
 from gateway.wire.rewrite import ModelMap
@@ -29,6 +30,7 @@ _TOOL = {
     "description": "Search the web.",
     "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
 }
+_VERSION = {"anthropic-version": "2023-06-01"}
 _QUESTION = "What is the latest stable Rust release?"
 
 
@@ -201,6 +203,7 @@ async def _conversation(
         yield Check("messages", "problem", f"POST /v1/messages: {hello.trouble}", "the model server's log says more")
         return
     yield Check("messages", "ok", "/v1/messages answers with a message")
+    yield await _deferred(client, model, settings, patience)
     asking = {
         "model": model.id,
         "max_tokens": min(2048, (model.window or 2048) // 2),
@@ -223,6 +226,28 @@ def _mute_model(model: str, within_s: float) -> Check:
     return Check("messages", "problem", what, fix)
 
 
+async def _deferred(client: httpx.AsyncClient, model: ServedModel, settings: Settings, patience: Patience) -> Check:
+    """What the template does with deferred tools, and what is therefore sent to it."""
+    name = "deferred tools"
+
+    async def count(body: dict[str, object]) -> int | None:
+        answer = await client.post("/v1/messages/count_tokens", json=body, headers=_VERSION)
+        return read_count(answer.status_code, answer.content)
+
+    try:
+        async with asyncio.timeout(patience.answer_s):
+            verdict = await find_out(model.id, count)
+    except (UpstreamError, TimeoutError, httpx.TransportError):
+        verdict = Verdict("expand", "upstream does not count tokens")
+    chosen = settings.deferred_tools
+    if chosen == "pass" and verdict.mode != "pass":
+        what = f"--deferred-tools pass, but {verdict.why}"
+        return Check(name, "problem", what, "--deferred-tools auto")
+    told = {"expand": "told in words where they are found", "pass": "left to the template", "declare": "declared"}
+    by = "" if chosen == "auto" else f" (--deferred-tools {chosen})"
+    return Check(name, "ok", f"{told[verdict.mode if chosen == 'auto' else chosen]}{by}: {verdict.why}")
+
+
 def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
@@ -230,7 +255,7 @@ def _user(text: str) -> dict[str, str]:
 async def _ask(client: httpx.AsyncClient, body: dict[str, object], within_s: float) -> Heard:
     try:
         async with asyncio.timeout(within_s):
-            answer = await client.post("/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
+            answer = await client.post("/v1/messages", json=body, headers=_VERSION)
         return read_answer(answer)
     except TimeoutError:
         return Heard(0, trouble=f"no answer within {within_s:g} s", timed_out=True)
