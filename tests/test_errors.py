@@ -5,15 +5,19 @@ import inspect
 import pytest
 
 from gateway import errors
-from gateway.errors import RequestError, UpstreamTimeout
+from gateway.errors import RequestError, UpstreamStreamError, UpstreamTimeout
 
+WITH_MORE_TO_SAY: dict[type[RequestError], RequestError] = {
+    UpstreamStreamError: UpstreamStreamError("api_error", "no"),
+    UpstreamTimeout: UpstreamTimeout("no", stage="idle"),
+}
 MENDED_BY_TIME = {429, 500, 502, 504, 529}
 
 
 def every_error() -> list[RequestError]:
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, RequestError)]
     assert len(kinds) > 10
-    return [kind("no", stage="idle") if kind is UpstreamTimeout else kind("no") for kind in kinds]
+    return [WITH_MORE_TO_SAY.get(kind) or kind("no") for kind in kinds]
 
 
 @pytest.mark.parametrize("error", every_error(), ids=lambda error: type(error).__name__)
