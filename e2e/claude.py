@@ -28,6 +28,8 @@ SCENARIOS: dict[str, Scenario] = {
     "a sub-agent": scenarios.agent,
     "a tool of an MCP server": scenarios.mcp,
     "WebFetch": scenarios.fetch,
+    "messages-gateway claude": scenarios.helper,
+    "a wrong key": scenarios.wrong_key,
 }
 SDK_SCENARIOS: dict[str, Scenario] = {"the Agent SDK": scenarios.agent_sdk}
 """What only the newer version can do."""

@@ -4,11 +4,12 @@ The question takes a version number to answer, which a web search, a page, a too
 """
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ SCRIPT = {
     "Are you sure": (),
 }
 CLOCK = {"mcpServers": {"clock": {"command": sys.executable, "args": [str(Path(__file__).with_name("mcp_clock.py"))]}}}
+WRONG_KEY_MS = 20_000
+"""Told not to, Claude Code does not ask again; without that word it takes three minutes."""
 TOOLS = ("WebSearch", "WebFetch", "Agent", "mcp__clock__now")
 ALIAS = ("--tool-alias", "WebSearch=web_search")
 
@@ -98,22 +101,27 @@ class Session:
 
 @asynccontextmanager
 async def session(
-    version: str, *flags: str, model: str | None = MODEL, proxy: CannedWeb | None = None, proxy_url: str = ""
+    version: str,
+    *flags: str,
+    model: str | None = MODEL,
+    proxy: CannedWeb | None = None,
+    proxy_url: str = "",
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Session]:
-    """A gateway started with `flags`, between a fresh Claude Code and a fresh upstream."""
+    """A gateway started with `flags` and `environment`, between a fresh Claude Code and a fresh upstream."""
     upstream = ScriptedVllm(model=MODEL, max_model_len=WINDOW, script=SCRIPT)
     search = CannedSearxng()
-    environment: dict[str, str] = {}
+    variables: dict[str, str] = {}
     settings: dict[str, Any] = {}
     if proxy is not None:
         certificate = str(proxy.certificate)
-        environment = {"HTTPS_PROXY": proxy_url, "NO_PROXY": "127.0.0.1", "NODE_EXTRA_CA_CERTS": certificate}
+        variables = {"HTTPS_PROXY": proxy_url, "NO_PROXY": "127.0.0.1", "NODE_EXTRA_CA_CERTS": certificate}
         settings = {"skipWebFetchPreflight": True}
     with tempfile.TemporaryDirectory() as folder:
         async with serving(upstream.app) as upstream_origin, serving(search.app) as search_origin:
             backend = ("--search-provider", "searxng", "--search-base-url", search_origin)
-            async with gateway("--upstream", upstream_origin, *backend, *flags) as origin:
-                claude = ClaudeCode(version, origin, Path(folder), model, environment, settings)
+            async with gateway("--upstream", upstream_origin, *backend, *flags, environment=environment) as origin:
+                claude = ClaudeCode(version, origin, Path(folder), model, variables, settings)
                 yield Session(claude, upstream, search)
 
 
@@ -204,6 +212,32 @@ async def fetch(version: str) -> AsyncIterator[Check]:
             for check in here.answered(result, 2 + here.finds):
                 yield check
             yield Check("hosts asked", web.hosts, web.hosts == [HOST])
+
+
+async def helper(version: str) -> AsyncIterator[Check]:
+    """`messages-gateway claude` starts the gateway and sets what suits the model, tool search and its window."""
+    program = str(Path(sys.executable).with_name("messages-gateway"))
+    executable = install(version)
+    async with session(version) as here, serving(here.search.app) as search, serving(here.upstream.app) as upstream:
+        flags = ("--port", "0", "--upstream", upstream, "--search-provider", "searxng", "--search-base-url", search)
+        asked = ("-p", QUESTION, "--output-format", "json", "--allowedTools", "WebSearch")
+        path = f"{executable.parent}:{os.environ['PATH']}"
+        claude = replace(here.claude, environment={"PATH": path})
+        result = read_result(await claude.run(program, "claude", *flags, "--", *asked))
+        for check in [*here.answered(result, 3), *searched(result, here)]:
+            yield check
+        windows = {usage.get("contextWindow") for usage in result["modelUsage"].values()}
+        yield Check("the window that Claude Code counts with", windows, windows == {WINDOW})
+
+
+async def wrong_key(version: str) -> AsyncIterator[Check]:
+    """A key that the gateway does not know is told at once: Claude Code does not ask again and again."""
+    async with session(version, environment={"GATEWAY_API_KEYS": "another-key"}) as here:
+        result = await here.ask(QUESTION)
+        yield Check("is_error", result.get("is_error"), result.get("is_error") is True)
+        waited = result.get("duration_ms")
+        yield Check("milliseconds", waited, isinstance(waited, int) and waited < WRONG_KEY_MS)
+        yield Check("requests to upstream", len(here.upstream.requests), not here.upstream.requests)
 
 
 async def agent_sdk(version: str) -> AsyncIterator[Check]:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -46,14 +46,14 @@ async def serving(app: ASGIApp) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def gateway(*flags: str) -> AsyncIterator[str]:
+async def gateway(*flags: str, environment: Mapping[str, str] | None = None) -> AsyncIterator[str]:
     """Run `messages-gateway serve` with `flags` on a free port, as a process of its own; yields its origin."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("messages-gateway")), "serve", "--port", str(port), *flags]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     with tempfile.TemporaryFile() as log:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            *command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ours | dict(environment or {})
         )
         origin = f"http://127.0.0.1:{port}"
         try:
