@@ -200,6 +200,7 @@ def _services(
             sealer=Sealer(seal_keys),
             aliases=settings.tool_aliases,
             max_rounds=settings.max_rounds,
+            max_tool_calls=settings.max_tool_calls,
             max_retained_bytes=settings.max_turn_bytes,
             kinds=kinds,
         ),

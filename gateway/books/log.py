@@ -7,7 +7,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal, TextIO
@@ -22,6 +22,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 _WARNED = frozenset({"upstream_error", "upstream_unreachable", "timeout", "cut", "overloaded", "gateway_error"})
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+*,-]+")
 _LONGEST_NAME = 200
+_LONGEST_WORD = 1000
 
 
 class RequestLog(Observer):
@@ -54,7 +55,7 @@ def _line_as_text(level: str, record: Record) -> str:
     return (
         f"{_time(record.ended_at)} {level} request route={record.route} status={record.status} "
         f"outcome={record.outcome} model={_model_as_text(record.model[:_LONGEST_NAME])} "
-        f"rounds={record.rounds} tools={','.join(record.tools) or '-'} "
+        f"rounds={record.rounds} tools={_tools(record.tools)} "
         f"upstream_ms={record.upstream_ms:.1f} total_ms={record.total_ms:.1f} "
         f"input_tokens={'-' if record.input_tokens is None else record.input_tokens} "
         f"output_tokens={'-' if record.output_tokens is None else record.output_tokens}"
@@ -78,6 +79,11 @@ def _line_as_json(level: str, record: Record) -> str:
         "output_tokens": record.output_tokens,
     }
     return msgspec.json.encode(fields).decode()
+
+
+def _tools(counts: Mapping[str, int]) -> str:
+    """As in ``web_search×17,clock``."""  # noqa: RUF002
+    return ",".join(name if count == 1 else f"{name}×{count}" for name, count in counts.items()) or "-"  # noqa: RUF001
 
 
 def _model(name: str) -> str:
@@ -122,7 +128,7 @@ class _IntoStructlog(logging.Handler):
     _KNOWN = frozenset({"ASGI callable returned without completing response."})
 
     def emit(self, record: logging.LogRecord) -> None:
-        event = record.getMessage().strip().split("\n")[0]
+        event = record.getMessage().strip().split("\n")[0][:_LONGEST_WORD]
         if event not in self._KNOWN:
             error = record.exc_info[1] if record.exc_info else None
             structlog.get_logger().log(record.levelno, event, logger=record.name, **(describe(error) if error else {}))

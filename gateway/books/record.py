@@ -18,8 +18,8 @@ class Record:
     """What becomes of one request, for its log line and the metrics. Written by its methods alone.
 
     ``route`` is one of a fixed few. ``model`` is the client's name for it. ``turn`` says that the loop answers, not the
-    proxy. ``rounds`` counts upstream requests, ``tools`` has the name of each gateway tool run, ``upstream_ms`` is the
-    time from sending to the last byte, summed over rounds; token counts are None where upstream gave none.
+    proxy. ``rounds`` counts upstream requests, ``tools`` how often each kind of gateway tool was run, ``upstream_ms``
+    is the time from sending to the last byte, summed over rounds; token counts are None where upstream gave none.
     ``answered``: the response head has gone to the client, ``status`` in it. ``quiet``: one of the requests that
     probes send all day.
 
@@ -32,7 +32,7 @@ class Record:
     turn: bool = False
     quiet: bool = False
     rounds: int = 0
-    tools: list[str] = field(default_factory=list)
+    tools: dict[str, int] = field(default_factory=dict)
     upstream_ms: float = 0.0
     total_ms: float = 0.0
     input_tokens: int | None = None
@@ -82,8 +82,8 @@ class Record:
         self.answer_ends = first, last
 
     def runs(self, tool: str) -> None:
-        """A gateway tool runs."""
-        self.tools.append(tool)
+        """A gateway tool of the kind ``tool`` runs."""
+        self.tools[tool] = self.tools.get(tool, 0) + 1
 
     # How it ends
 

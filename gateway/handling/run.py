@@ -23,6 +23,7 @@ from gateway.handling.ask import (
     with_type,
 )
 from gateway.handling.exchange import Exchange, Services
+from gateway.tools.slots import calling_for
 from gateway.turn import Call, Out, Outcome, Rounds
 from gateway.upstream import Response
 from gateway.wire.headers import response_headers
@@ -59,7 +60,8 @@ class _Run:
         rounds = self._rounds
         if self._unfolds:
             self._answer.hold()
-        await self._run_calls(rounds.late_calls())
+        calling_for(self)
+        await self._run_late_calls()
         first = True
         while not rounds.over:
             body = rounds.request()
@@ -140,23 +142,33 @@ class _Run:
             if out:
                 await self._answer.send(out)
 
+    async def _run_late_calls(self) -> None:
+        """Run what the history left to be run, for a client that upstream would answer: no round has shown that yet."""
+        calls = self._rounds.late_calls()
+        if calls:
+            refusal = await self._services.upstream.refusal(self._exchange.scope["headers"])
+            if refusal is not None:
+                raise Refused(refusal.status, response_headers(refusal.headers), refusal.body)
+        await self._run_calls(calls)
+
     async def _run_calls(self, calls: list[Call]) -> None:
         """Run calls side by side; each outcome is presented once none before it is missing."""
-        tasks = [asyncio.ensure_future(self._run_call(call)) for call in calls]
+        running = [(place, call) for place, call in enumerate(calls) if call.settled is None]
+        tasks = {place: asyncio.ensure_future(self._run_call(call)) for place, call in running}
+        out: Out = []
         try:
-            for call, task in zip(calls, tasks, strict=True):
-                outcome = await task
-                out: Out = []
-                self._rounds.take(call, outcome, out)
-                if out:
+            for place, call in enumerate(calls):
+                if place in tasks and out:
                     await self._answer.send(out)
+                    out = []
+                self._rounds.take(call, await tasks[place] if place in tasks else call.settled, out)
+            if out:
+                await self._answer.send(out)
         finally:
-            for task in tasks:
+            for task in tasks.values():
                 task.cancel()
 
     async def _run_call(self, call: Call) -> Outcome:
-        if call.settled is not None:
-            return call.settled
         record, observers = self._exchange.record, self._services.observers
         record.runs(call.kind)
         begun = CallBegun(call.kind, call.tool.name, call.upstream_id, call.call_id, call.job)

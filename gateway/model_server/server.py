@@ -97,6 +97,16 @@ class ModelServer:
         """
         return await self._list(self._asking(client))
 
+    async def refusal(self, client: ClientHeaders) -> Listing | None:
+        """What it says to a client whose credentials it does not take; None where it does, or the gateway has its own.
+
+        Raises :class:`UpstreamError`.
+        """
+        if self._key is not None or self._keeps_credentials:
+            return None
+        listing = await self.list_models(client)
+        return listing if listing.refused else None
+
     async def window(self, model: str, client: ClientHeaders) -> int | None:
         """The context window of a model in tokens, None where it is not known."""
         age = self._clock() - self._listed_at

@@ -58,8 +58,11 @@ These are the rules of a turn. The code cites them by number; under each stand t
 
 6. *max_uses* of a native tool counts its calls over one request of the client's, in order; those of the history do not
    count. A call within it counts however it ends; each call after it is answered, without being run, as one too many.
+   The operator's ``max_tool_calls`` counts the calls of all gateway tools in the same way, hidden ones too, and those
+   of the history that are run now.
 
    - tests/turn/test_turn.py::test_max_uses_counts_calls_over_the_whole_request
+   - tests/turn/test_turn.py::test_a_turn_has_so_many_calls_whatever_their_tools
    - tests/turn/test_history.py::test_a_call_without_result_beside_client_results_is_run_then
 
 7. *One message.* The client gets one message, with the first round's id and the last one's stop reason, and its blocks

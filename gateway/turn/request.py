@@ -25,13 +25,15 @@ class TurnRules:
     """What the operator decides about turns.
 
     ``aliases``: client function -> the function of a kind that it stands for. ``max_rounds``: upstream inferences per
-    turn, at least 1. ``max_retained_bytes``: how much is kept of a turn: its request, and the texts, arguments and
-    results added since. ``kinds``: the tools there are; a turn that has found others gets rules of its own.
+    turn, at least 1. ``max_tool_calls``: gateway calls per turn. ``max_retained_bytes``: how much is kept of a turn:
+    its request, and the texts, arguments and results added since. ``kinds``: the tools there are; a turn that has found
+    others gets rules of its own.
     """
 
     sealer: Sealer
     aliases: Mapping[str, str] = field(default_factory=dict)
     max_rounds: int = 10
+    max_tool_calls: int = 50
     max_retained_bytes: int = 128 * 1024 * 1024
     kinds: Kinds = KINDS
 

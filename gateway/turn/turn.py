@@ -70,6 +70,7 @@ class Turn:
         self._results: list[Block] = []
         self._calls: list[Call] = []
         self._ids = set(request.history.ids)
+        self._counted_calls = 0
         self._uses: dict[str, int] = {}
         self._returned: dict[str, int] = {}
         self._stop: str | None = None
@@ -245,12 +246,13 @@ class Turn:
         return make_call(view.tool, view.id, view.call_id, view.arguments, self._request)
 
     def _counted(self, call: Call) -> Call:
-        """Rule 6: each call up to the tool's limit uses one up, each later one is refused."""
-        limit = call.tool.max_uses
-        if limit is None:
-            return call
+        """Rule 6: each call up to the tool's limit, and the turn's, uses one up, each later one is refused."""
+        self._counted_calls += 1
         uses = self._uses[call.tool.name] = self._uses.get(call.tool.name, 0) + 1
-        return call if uses <= limit else refuse(call)
+        limit = call.tool.max_uses
+        if self._counted_calls > self._rules.max_tool_calls or (limit is not None and uses > limit):
+            return refuse(call)
+        return call
 
     def answer(self, call: Call, outcome: Outcome, out: Out) -> None:
         """A call's outcome, to be given in call order; with the last one the next request is ready."""

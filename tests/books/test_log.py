@@ -31,7 +31,7 @@ def lines(form: Literal["text", "json"], *records: Record, level: str = "info") 
 FULL = {
     "model": "claude-x",
     "rounds": 2,
-    "tools": ["web_search", "web_search"],
+    "tools": {"web_search": 17, "clock": 1},
     "upstream_ms": 12.34,
     "total_ms": 20.0,
     "input_tokens": 7,
@@ -42,7 +42,7 @@ FULL = {
 def test_the_line_as_text() -> None:
     assert lines("text", record(**FULL), record()) == [
         "2026-11-30T06:21:49.250+00:00 info request route=/v1/messages status=200 outcome=ok model=claude-x rounds=2 "
-        "tools=web_search,web_search upstream_ms=12.3 total_ms=20.0 input_tokens=7 output_tokens=5",
+        "tools=web_search×17,clock upstream_ms=12.3 total_ms=20.0 input_tokens=7 output_tokens=5",  # noqa: RUF001
         "2026-11-30T06:21:49.250+00:00 info request route=/v1/messages status=200 outcome=ok model=- rounds=0 "
         "tools=- upstream_ms=0.0 total_ms=0.0 input_tokens=- output_tokens=-",
     ]

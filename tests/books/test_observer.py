@@ -103,7 +103,7 @@ async def test_a_turn_with_a_search(tool: dict[str, Any], stream: bool) -> None:
     assert (ended.call.call_id is None) == (tool is SEARCH)
     assert (ended.outcome.error, ended.outcome.text) == (None, "It is 1.89.")
     [record] = diary.ended
-    assert (record.outcome, record.rounds, record.tools) == ("ok", 2, ["web_search"])
+    assert (record.outcome, record.rounds, record.tools) == ("ok", 2, {"web_search": 1})
     assert record.upstream_ms == pytest.approx(sum(one.ms for one in diary.rounds))
 
 

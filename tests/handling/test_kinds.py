@@ -150,7 +150,7 @@ async def test_a_call_that_came_back_without_result_is_run_where_its_own_tool_is
         message = message_of(await gateway.client.post("/v1/messages", json=body), stream=stream)
     assert [block["type"] for block in message["content"]] == ["clock_tool_result", "text"]
     assert (clock.zones, search.queries) == (["UTC"], [])
-    told = upstream.requests[0].json["messages"][-1]["content"]
+    told = upstream.requests[-1].json["messages"][-1]["content"]
     assert [(block["tool_use_id"], block.get("is_error", False)) for block in told] == [
         ("a", False),
         ("b", True),

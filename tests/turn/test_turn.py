@@ -195,6 +195,21 @@ def test_max_uses_counts_calls_over_the_whole_request() -> None:
     assert [call.query for call in play.searched] == ["rust"]
 
 
+def test_a_turn_has_so_many_calls_whatever_their_tools() -> None:
+    rules = TurnRules(SEALER, {"Find": "web_search"}, max_tool_calls=2)
+    find = {**SEARCH, "name": "Find"}
+    bad = tool_use("web_search", {"wrong": 1}, id="call-bad")
+    second, third = (tool_use("Find", {"query": query}, id=query) for query in ("rust", "go"))
+    play = Playbook({"tools": [NATIVE, find]}, [[bad], [second, third, RUST], DONE], rules=rules)
+    assert [call.query for call in play.searched] == ["rust"]
+    results = play.asked[2]["messages"][-1]["content"]
+    assert results[0]["content"] == found("rust").text
+    assert [result["content"] for result in results[1:]] == [ERROR_SENTENCES["max_uses_exceeded"]] * 2
+    assert [result["is_error"] for result in results[1:]] == [True] * 2
+    shown = [block["content"] for block in play.json["content"] if block["type"] == "web_search_tool_result"]
+    assert [one["error_code"] for one in shown] == ["invalid_tool_input", "max_uses_exceeded"]
+
+
 def test_last_round_with_a_hidden_tool_cannot_search() -> None:
     rules = TurnRules(SEALER, max_rounds=2)
     play = Playbook({"tools": [SEARCH], "tool_choice": {"type": "any"}}, [[RUST], [text("So."), GO]], rules=rules)

@@ -6,6 +6,7 @@ import structlog
 
 from gateway.books.log import describe
 from gateway.tools.base import HITS_MAX, Cause, SearchBackend, SearchFailed, SearchQuery
+from gateway.tools.slots import Slots
 from gateway.tools.web_search.domains import DomainFilter, read_url
 from gateway.tools.web_search.text import clean, render
 from gateway.turn.web_search import SearchCall, SearchOutcome, SearchResult
@@ -22,8 +23,8 @@ _FILTERED_FACTOR = 3
 class WebSearch:
     """Runs searches against ``backend``.
 
-    ``timeout_s`` bounds a call, its wait for one of ``concurrency`` slots included; ``max_results`` and
-    ``result_max_chars`` bound what the model gets to read.
+    ``timeout_s`` bounds a call, its wait for one of ``concurrency`` slots (:mod:`gateway.tools.slots`) included;
+    ``max_results`` and ``result_max_chars`` bound what the model gets to read.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class WebSearch:
     ) -> None:
         self._backend = backend
         self._timeout_s = timeout_s
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = Slots(concurrency)
         self._max_results = max_results
         self._result_max_chars = result_max_chars
         self._running: set[asyncio.Task[SearchOutcome]] = set()
