@@ -79,9 +79,14 @@ These are the rules of a turn. The code cites them by number; under each stand t
 8. *Usage.* Of a round, the last value seen of each counter counts. The message has the sum over its rounds of each
    integer, inside objects too, and the last round's value of whatever else there is; ``iterations`` has an entry for
    each round. A turn whose request *declares* a native tool has ``server_tool_use`` with the number of native calls
-   that returned: an error is not counted, nor is a hidden call.
+   that returned: an error is not counted, nor is a hidden call. Where it declares none, the counters of the input and
+   the cache are the last round's: the client, which cannot know of several rounds, takes them for the size of its
+   context, and would shorten a conversation that has room. Log and metrics have the sums.
 
    - tests/turn/test_turn.py::test_several_rounds_are_one_message
+   - tests/turn/test_usage.py::test_without_a_native_tool_the_context_is_the_last_rounds
+   - tests/turn/test_usage.py::test_with_a_native_tool_the_context_is_the_sum
+   - tests/handling/test_usage.py::test_log_and_metrics_keep_what_all_rounds_took
    - tests/turn/test_turn.py::test_native_errors_have_their_code_and_their_fixed_sentence
    - tests/turn/test_turn.py::test_both_presentations_in_one_request
 

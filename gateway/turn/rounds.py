@@ -77,7 +77,7 @@ class Rounds(Protocol):
         """A call's outcome: see :meth:`Turn.answer`."""
 
     def usage(self) -> Mapping[str, Any]:
-        """The usage of all rounds so far."""
+        """What all rounds so far took together."""
 
     def finish(self, out: Out) -> None:
         """All is over: end the message."""
@@ -118,7 +118,7 @@ class TurnRounds(ABC):
         self.turn.answer(call, outcome, out)
 
     def usage(self) -> Mapping[str, Any]:
-        return self.turn.usage()
+        return self.turn.spent()
 
     def message(self) -> Event | None:
         return None

@@ -19,7 +19,7 @@ from gateway.turn.plain import read_plain
 from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
 from gateway.turn.request import TurnRequest
 from gateway.turn.riding import EMPTY_DELTAS
-from gateway.turn.usage import Usage, iteration, latest, summed
+from gateway.turn.usage import Usage, iteration, latest, summed, with_both_counters, with_last_context
 
 
 @dataclass(slots=True)
@@ -142,6 +142,7 @@ class Turn:
         self._take_usage(message)
         self._round.head = {name: message.get(name) for name in ("id", "model")}
         if self.rounds_ended == 0:
+            message["usage"] = with_both_counters(message.get("usage") or {})
             message["content"] = []
             if self._renamed is not None:
                 message["model"] = self._renamed
@@ -320,11 +321,17 @@ class Turn:
         seen = self._round
         return {**seen.head, "stop_reason": seen.ending.get("stop_reason"), "usage": seen.usage}
 
+    def spent(self) -> dict[str, Any]:
+        """What all rounds so far took together."""
+        return summed(self._usages)
+
     def usage(self) -> dict[str, Any]:
-        """The turn's usage so far (rule 8)."""
-        usage = summed(self._usages)
+        """The message's usage so far (rule 8)."""
+        native = self._request.declared.native
+        usage = self.spent() if native else with_last_context(self.spent(), self._usages)
+        usage = with_both_counters(usage)
         usage["iterations"] = [iteration(one) for one in self._usages]
-        if self._request.declared.native:
+        if native:
             usage["server_tool_use"] = {name: self._returned.get(name, 0) for name in self._rules.kinds.counters}
         return usage
 

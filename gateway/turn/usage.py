@@ -1,7 +1,7 @@
 """Usage counters: the last value of each within a round, summed over the rounds of a turn.
 
 Rule 8. A counter is an integer, at the top or inside an object; everything else (a tier's name, null)
-is the last round's.
+is the last round's. Some counters say how full the context is: of those the sum is no size of anything.
 """
 
 from typing import Any
@@ -9,6 +9,15 @@ from typing import Any
 Usage = dict[str, Any]
 
 ITERATION_COUNTERS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+CONTEXT_COUNTERS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
+"""What a client adds up to the size of its context."""
+
+
+def with_both_counters(usage: Usage) -> Usage:
+    """``usage`` with the two counters that every client reads; one that upstream did not give is 0."""
+    missing = {name: 0 for name in ("input_tokens", "output_tokens") if usage.get(name) is None}
+    return {**usage, **missing}
 
 
 def latest(seen: Usage, new: Usage) -> None:
@@ -34,6 +43,21 @@ def summed(rounds: list[Usage]) -> Usage:
             elif not (value is None and old is not None):
                 total[name] = value
     return total
+
+
+def with_last_context(total: Usage, rounds: list[Usage]) -> Usage:
+    """``total`` with the context as the last round that counted its input had it; what that one left out is 0."""
+    last = next((usage for usage in reversed(rounds) if _counts(usage.get("input_tokens"))), None)
+    if last is None:
+        return total
+    context = {name: last[name] if name in last else _zero(total[name]) for name in CONTEXT_COUNTERS if name in total}
+    return {**total, **context}
+
+
+def _zero(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _zero(one) for name, one in value.items()}
+    return 0 if _counts(value) else value
 
 
 def iteration(usage: Usage) -> Usage:

@@ -64,7 +64,7 @@ def test_several_rounds_are_one_message() -> None:
         {"tools": [SEARCH]},
         [Round([RUST], usage=(10, 5)), Round([GO], usage=(30, 6)), Round(DONE, usage=(50, 7))],
     )
-    assert play.json["usage"]["input_tokens"] == 90
+    assert play.json["usage"]["input_tokens"] == 50
     assert play.json["usage"]["output_tokens"] == 18
     assert [one["input_tokens"] for one in play.json["usage"]["iterations"]] == [10, 30, 50]
     assert len(play.asked[2]["messages"]) == 5
