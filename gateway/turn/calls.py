@@ -19,7 +19,8 @@ longer ones, which hardly a tool needs, pieces wait for an eighth of what there 
 class CallView(View):
     """A call to a gateway tool, hidden: nothing of it is visible.
 
-    ``input`` is what the valid beginning of the arguments says, ``arguments`` what they were in the end.
+    ``input`` is what the valid beginning of the arguments says, ``arguments`` what they were in the end. A start that
+    has its ``input`` already is taken at its word only where no delta has any: they would say it again.
     """
 
     hidden = True
@@ -37,8 +38,7 @@ class CallView(View):
         self._broken = False
 
     def open(self, out: Out) -> None:
-        if self.start.get("input"):
-            self._argument(jsonvalue.write(self.start["input"]).decode(), out)
+        """The block has started; nothing is shown."""
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
         piece = self._piece(event)
@@ -46,6 +46,8 @@ class CallView(View):
         return size_of(piece)
 
     def close(self, out: Out) -> None:
+        if self.start.get("input") and not self.pieces.text():
+            self._argument(jsonvalue.write(self.start["input"]).decode(), out)
         self._take_waiting(out)
 
     def value(self) -> Event:
@@ -115,7 +117,6 @@ class NativeCallView(CallView):
 
     def open(self, out: Out) -> None:
         self._index = self._cursor.open(self.tool.call_block(self.call_id), out)
-        super().open(out)
         self._show_waiting(out)
 
     def delta(self, event: Event, raw: bytes | None, out: Out) -> int:

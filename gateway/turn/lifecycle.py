@@ -64,11 +64,21 @@ def following(state: State, kind: str) -> State:
         raise UpstreamBroken(f"Upstream sent {kind} out of place.") from None
 
 
+def is_error(event: Event) -> bool:
+    """Whether an event, or a whole answer, is an error as servers of OpenAI's API tell it.
+
+    ``{"error": {"message": …}}``, ``{"error": "…"}`` or ``{"object": "error", "message": …}``.
+    """
+    return bool(event.get("error")) or event.get("object") == "error"
+
+
 def stream_error(event: Event) -> UpstreamStreamError:
-    """What an ``error`` event of upstream's becomes."""
+    """What an ``error`` event of upstream's becomes, in Anthropic's shape or in one of :func:`is_error`."""
     error = event.get("error")
-    if not isinstance(error, dict):
-        error = {}
+    if isinstance(error, str):
+        error = {"message": error}
+    elif not isinstance(error, dict):
+        error = event
     message = error.get("message")
     return UpstreamStreamError(error.get("type"), message if isinstance(message, str) else "Upstream failed.")
 
@@ -101,9 +111,11 @@ def read_answer(body: bytes) -> Event:
 
 
 def read_message(body: bytes) -> Event:
-    """The message in a JSON answer. Raises :class:`UpstreamBroken` where it is none."""
+    """The message in a JSON answer. Raises :class:`UpstreamError` where it is none."""
     message = read_answer(body)
     if not isinstance(message.get("content"), list):
+        if is_error(message):
+            raise stream_error(message)
         raise UpstreamBroken("Upstream's answer is not a message.")
     return message
 

@@ -13,7 +13,7 @@ from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
 from gateway.turn import jsonvalue
 from gateway.turn.kind import Call
-from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_exact, read_message
+from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_exact, read_message, stream_error
 from gateway.turn.presentation import Out
 from gateway.turn.riding import TOKEN_FIELDS
 from gateway.turn.turn import Turn
@@ -146,6 +146,8 @@ class MessagesRounds(TurnRounds):
                 event, raw = read_exact(frame.data), frame.raw
             except UpstreamBroken:
                 event, raw = read_event(frame.data), None
+            if frame.event == "error":
+                raise stream_error(event)
             turn.feed(event, raw if frame.event == event.get("type") else None, out)
             if turn.round_done:
                 return

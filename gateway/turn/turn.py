@@ -14,7 +14,7 @@ from gateway.turn.calls import CallView, NativeCallView
 from gateway.turn.ending import WHOLE, RoundEnd, Runs, step_after
 from gateway.turn.ids import call_id
 from gateway.turn.kind import AnyTool, Block, Call, Outcome, make_call, refuse, result_block, tool_result
-from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, stream_error
+from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, is_error, stream_error
 from gateway.turn.plain import read_plain
 from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
 from gateway.turn.request import TurnRequest
@@ -117,7 +117,7 @@ class Turn:
     def feed(self, event: Event, raw: bytes | None, out: Out) -> None:
         """Take one upstream event; ``raw`` are its own bytes, where they may go to the client unchanged.
 
-        Raises :class:`UpstreamBroken` for an event out of place, and what :func:`stream_error` makes of an ``error``.
+        Raises :class:`UpstreamBroken` for an event out of place, and what :func:`stream_error` makes of an error.
         """
         kind = event.get("type")
         if kind == "content_block_delta":
@@ -132,6 +132,8 @@ class Turn:
         elif isinstance(kind, str) and kind in EVENT_TYPES:
             self._round.state = following(self._round.state, kind)
             _TAKE[kind](self, event, out)
+        elif is_error(event):
+            raise stream_error(event)
         elif not isinstance(kind, str):
             raise UpstreamBroken("Upstream sent an event without a type.")
 
