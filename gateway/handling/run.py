@@ -66,20 +66,24 @@ class _Run:
         while not rounds.over:
             body = rounds.request()
             async with ask(self._exchange, self._services, "POST", rounds.target, self._headers, body) as asked:
-                await self._read(asked, first=first)
+                if not await self._read(asked, first=first):
+                    continue
                 await self._end_round(asked)
                 await read_leftover(asked.response)
             first = False
         await self._answer.finish(rounds.message())
 
-    async def _read(self, asked: ask, *, first: bool) -> None:
+    async def _read(self, asked: ask, *, first: bool) -> bool:
+        """Whether the round has been read: False where it is to be asked for in another way."""
         rounds, response = self._rounds, asked.response
         if response.status != 200:
             await self._not_ok(response)
+            return False
         expect_readable(response, stream=rounds.streams)
         if first:
             await self._begin(response)
         await (self._read_stream(asked) if rounds.streams else self._read_json(asked))
+        return True
 
     async def _begin(self, response: Response) -> None:
         headers = response_headers(response.headers)
@@ -185,9 +189,14 @@ class _Run:
                 ends(record, ended)
 
     async def _not_ok(self, response: Response) -> None:
-        """The first round's answer passes; a later one's ends the turn."""
-        self._answer.close()  # no ping, late as it may be, takes the status away
-        headers = response_headers(response.headers)
+        """The first round's answer passes; a later one's ends the turn. Returns where the rounds ask otherwise."""
+        rounds = self._rounds
+        if not rounds.can_ask_otherwise:
+            self._answer.close()  # no ping, late as it may be, takes the status away
         body = await response.read(self._settings.max_turn_bytes)
-        told = self._rounds.refusal(response.status, body)
+        if rounds.asks_otherwise(response.status, body):
+            return
+        self._answer.close()
+        headers = response_headers(response.headers)
+        told = rounds.refusal(response.status, body)
         raise Refused(response.status, headers if told is body else with_type(headers, JSON_TYPE), told)

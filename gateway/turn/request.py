@@ -18,6 +18,7 @@ from gateway.turn.kinds import KINDS, Kinds
 from gateway.turn.ownership import NOTHING, Declared, as_function, read_tools
 from gateway.turn.probe import Holds, look
 from gateway.turn.seal import Sealer
+from gateway.turn.traits import ServerTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class TurnRules:
     ``aliases``: client function -> the function of a kind that it stands for. ``max_rounds``: upstream inferences per
     turn, at least 1. ``max_tool_calls``: gateway calls per turn. ``max_retained_bytes``: how much is kept of a turn:
     its request, and the texts, arguments and results added since. ``kinds``: the tools there are; a turn that has found
-    others gets rules of its own.
+    others gets rules of its own. ``server``: what is known of the model server, and what turns learn of it.
     """
 
     sealer: Sealer
@@ -36,6 +37,7 @@ class TurnRules:
     max_tool_calls: int = 50
     max_retained_bytes: int = 128 * 1024 * 1024
     kinds: Kinds = KINDS
+    server: ServerTraits = field(default_factory=ServerTraits)
 
 
 @dataclass(slots=True)
@@ -65,24 +67,40 @@ class TurnRequest:
         """The conversation as upstream knows it, up to the last round that has ended."""
         return [*self.history.messages, *self.added]
 
-    def body(self, *, answered: bool, without_tools: bool) -> bytes:
-        """The next upstream request.
+    def choice(self, *, answered: bool, without_tools: bool) -> Block | None:
+        """The ``tool_choice`` that takes the place of the client's in the next request; None where that stays.
 
         ``answered``: a gateway tool has answered, so a forced choice no longer holds (rule 2).
         ``without_tools``: the last allowed round, where the model may call none (rule 5).
         """
+        if without_tools:
+            return {"type": "none"}
+        if answered and self.tool_choice is not None and self.tool_choice.get("type") in ("any", "tool"):
+            kept = ("disable_parallel_tool_use",)
+            return {"type": "auto"} | {name: self.tool_choice[name] for name in kept if name in self.tool_choice}
+        return None
+
+    def body(self, choice: Block | None, *, refused: bool = False) -> bytes:
+        """The next upstream request, with this ``choice`` of tools.
+
+        ``refused``: upstream does not take that choice. It is then asked without one, and without the gateway's tools,
+        so that none is called.
+        """
         fields = dict(self.fields)
         fields["messages"] = b"[" + b",".join(self.messages) + b"]"
-        if not _put_tools(fields, self.declared, self.deferral):
+        tools = _upstream_tools(self.declared, self.deferral)
+        if refused:
             fields.pop("tool_choice", None)
-        elif without_tools:
-            fields["tool_choice"] = b'{"type":"none"}'
-        elif answered and self.tool_choice is not None and self.tool_choice.get("type") in ("any", "tool"):
-            choice: dict[str, Any] = {"type": "auto"}
-            if "disable_parallel_tool_use" in self.tool_choice:
-                choice["disable_parallel_tool_use"] = self.tool_choice["disable_parallel_tool_use"]
+            known = _value(fields, "tools") or [] if tools is None else tools
+            tools = [tool for tool in known if not self._is_ours(tool)]
+        elif choice is not None:
             fields["tool_choice"] = jsonvalue.write(choice)
+        _put_tools(fields, tools)
         return jsonvalue.write_fields(fields)
+
+    def _is_ours(self, tool: object) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        return isinstance(name, str) and name in self.declared.tools
 
     def load(self, names: Iterable[str]) -> None:
         """Deferred tools have been found: the next request knows them."""
@@ -154,8 +172,7 @@ def translate_body(body: bytes, holds: Holds, rules: TurnRules, mode: Mode) -> b
         history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=frozenset())
         if history.translated:
             fields["messages"] = b"[" + b",".join(history.messages) + b"]"
-    if not _put_tools(fields, declared, deferral):
-        fields.pop("tool_choice", None)
+    _put_tools(fields, _upstream_tools(declared, deferral))
     return None if fields == before else jsonvalue.write_fields(fields)
 
 
@@ -176,17 +193,19 @@ def _deferral(
     return deferral
 
 
-def _put_tools(fields: dict[str, bytes], declared: Declared, deferral: Deferral | None) -> bool:
-    """Put the tools for upstream in place of the client's, where they differ; False where that leaves none."""
-    upstream_tools = declared.upstream_tools
-    if deferral is not None and (changed := deferral.tools()) is not None:
-        upstream_tools = changed
-        if not changed:
-            fields.pop("tools", None)
-            return False
-    if upstream_tools is not None:
-        fields["tools"] = jsonvalue.write(upstream_tools)
-    return True
+def _upstream_tools(declared: Declared, deferral: Deferral | None) -> list[Any] | None:
+    """The tools for upstream; None where they are the client's."""
+    changed = None if deferral is None else deferral.tools()
+    return declared.upstream_tools if changed is None else changed
+
+
+def _put_tools(fields: dict[str, bytes], tools: list[Any] | None) -> None:
+    """Declare these tools in the stead of the client's; None where those stay. Without any, none can be chosen."""
+    if tools:
+        fields["tools"] = jsonvalue.write(tools)
+    elif tools is not None:
+        fields.pop("tools", None)
+        fields.pop("tool_choice", None)
 
 
 def _value(fields: dict[str, bytes], name: str) -> Any:

@@ -64,6 +64,13 @@ class Rounds(Protocol):
     def read_whole(self, body: bytes, out: Out) -> None:
         """Take a JSON answer."""
 
+    @property
+    def can_ask_otherwise(self) -> bool:
+        """Whether the round under way could be asked for in another way, if upstream refuses it."""
+
+    def asks_otherwise(self, status: int, body: bytes) -> bool:
+        """Whether it is, after this refusal: see :meth:`Turn.asks_otherwise`."""
+
     def refusal(self, status: int, body: bytes) -> bytes:
         """What the client gets of the ``body`` that came with another status than 200."""
 
@@ -110,6 +117,13 @@ class TurnRounds(ABC):
     def read_whole(self, body: bytes, out: Out) -> None:
         for event in self._events(body):
             self.turn.feed(event, None, out)
+
+    @property
+    def can_ask_otherwise(self) -> bool:
+        return self.turn.chooses
+
+    def asks_otherwise(self, status: int, body: bytes) -> bool:
+        return self.turn.asks_otherwise(status, body)
 
     def answer(self) -> Mapping[str, Any]:
         return self.turn.last_answer()

@@ -27,6 +27,7 @@ class TokenRound:
     """
 
     head_waits = True
+    can_ask_otherwise = False
 
     def __init__(
         self,
@@ -95,6 +96,9 @@ class TokenRound:
         self._take_end(message.get("stop_reason"), message["usage"])
         if self.stream:
             out += message_events(message)
+
+    def asks_otherwise(self, status: int, body: bytes) -> bool:
+        return False
 
     def refusal(self, status: int, body: bytes) -> bytes:
         return refusal(self._translator, status, body)

@@ -5,6 +5,7 @@ ended with and hands their outcomes back; every step adds what the client sees t
 in :mod:`gateway.turn`.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,10 @@ from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View,
 from gateway.turn.request import TurnRequest
 from gateway.turn.riding import EMPTY_DELTAS
 from gateway.turn.usage import Usage, iteration, latest, summed, with_both_counters, with_last_context
+
+REFUSALS = frozenset({400, 422})
+"""The statuses with which servers refuse a member of a request."""
+_NAMES_CHOICE = re.compile(rb"tool[_ ]?choice", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -74,6 +79,7 @@ class Turn:
         self._uses: dict[str, int] = {}
         self._returned: dict[str, int] = {}
         self._stop: str | None = None
+        self._choice_refused = False
         self._retained = sum(map(len, request.fields.values()))
         if self._retained > self._rules.max_retained_bytes:
             raise RequestTooLarge(f"the turn's request is larger than {self._rules.max_retained_bytes} bytes")
@@ -83,7 +89,29 @@ class Turn:
     def request(self) -> bytes:
         """The body of the next upstream request."""
         self._round = _Round()
-        return self._request.body(answered=self._answered, without_tools=self._last_round and self._must_answer)
+        choice = self._choice()
+        known = choice is not None and choice["type"] in self._rules.server.refused_choices
+        return self._request.body(choice, refused=known or self._choice_refused)
+
+    def _choice(self) -> Block | None:
+        without_tools = self._last_round and self._must_answer
+        return self._request.choice(answered=self._answered, without_tools=without_tools)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the round under way was asked for with a ``tool_choice`` of the gateway's own."""
+        return self._choice() is not None
+
+    def asks_otherwise(self, status: int, body: bytes) -> bool:
+        """Whether the round that upstream answered so can be asked for in another way: :meth:`request` then has it.
+
+        It can, once, where upstream refuses the ``tool_choice`` that is the gateway's and not the client's: what the
+        turn has found out is not to be lost to that.
+        """
+        if self._choice_refused or not self.chooses:
+            return False
+        self._choice_refused = status in REFUSALS and _NAMES_CHOICE.search(body) is not None
+        return self._choice_refused
 
     def late_calls(self) -> list[Call]:
         """Native calls of the history that are run before the first round, in call order."""
@@ -237,6 +265,10 @@ class Turn:
             last=self._last_round,
             must_answer=self._must_answer,
         )
+        choice = self._choice()
+        if self._choice_refused and choice is not None:  # it was that, then: without it upstream has answered
+            self._rules.server.refused_choices.add(choice["type"])
+        self._choice_refused = False
         runs, self.over, stop = step_after(end)
         self._stop = said if stop is None else stop
         self.rounds_ended += 1
