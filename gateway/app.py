@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.books.ledger import Ledger
 from gateway.books.log import RequestLog, describe
 from gateway.books.metrics import Metrics
+from gateway.books.notices import LoggedNotices
 from gateway.books.observer import Observer, Observers
 from gateway.books.record import Record
 from gateway.errors import ClientGone, MethodNotAllowed, NotFound, Overloaded, RequestError
@@ -202,7 +203,8 @@ def _services(
             max_rounds=settings.max_rounds,
             max_tool_calls=settings.max_tool_calls,
             max_retained_bytes=settings.max_turn_bytes,
-            kinds=kinds,
+            kinds=kinds if settings.gateway_tools is None else kinds.taking(settings.gateway_tools),
+            notices=LoggedNotices(),
         ),
         metrics=metrics,
         ledger=Ledger(observers),

@@ -120,6 +120,16 @@ def _aliases(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _functions(value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    from gateway.turn.kinds import KINDS  # the core takes longer to load than a command line that names no tool
+
+    for name in value or ():
+        if name not in KINDS.functions:
+            known = ", ".join(KINDS.functions)
+            raise ValueError(f"{name}: the gateway takes over no function {name!r}; it can take over {known}")
+    return value
+
+
 def _cap(value: object) -> object:
     if value in (None, "auto"):
         return value
@@ -189,6 +199,9 @@ class Settings(BaseSettings):
     search_max_results: Count = Field(8, description="Results handed to the model per search.")
     tool_aliases: Annotated[StringMap, AfterValidator(_aliases)] = Field(
         {}, description="A client function given to the gateway, as in WebSearch=web_search. Repeatable."
+    )
+    gateway_tools: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_items), AfterValidator(_functions)] = (
+        Field(None, description="Functions taken over by their name: a list, maybe empty; all that there are if unset.")
     )
     tool_timeout_s: Seconds = Field(60, description="For each tool call, its wait for a free slot included.")
     tool_concurrency: Count = Field(16, description="Tool calls in flight in the process.")

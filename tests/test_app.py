@@ -13,6 +13,7 @@ from gateway.server.serve import loopback
 from gateway.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.playbook import SEARCH
 from tests.support.raw import post, raw_client
 from tests.support.search import Held, ScriptedSearch, found
 from tests.support.upstream import (
@@ -317,7 +318,7 @@ SEARCHING = {
     "model": "qwen3",
     "max_tokens": 50,
     "messages": [{"role": "user", "content": "news?"}],
-    "tools": [{"name": "web_search", "input_schema": {"type": "object"}}],
+    "tools": [SEARCH],
 }
 
 

@@ -55,7 +55,12 @@ def rows(text: str, heading: str) -> list[list[str]]:
 SETTING_ROWS = {
     cells[1].strip("`").removeprefix(ENV_PREFIX).lower(): cells for cells in rows(page("settings.md"), "flag |")
 }
-DEFAULT_IN_WORDS = {"search_base_url": "the provider's", "seal_keys": "random", "proxy_paths": "see below"}
+DEFAULT_IN_WORDS = {
+    "search_base_url": "the provider's",
+    "seal_keys": "random",
+    "gateway_tools": "all",
+    "proxy_paths": "see below",
+}
 
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))

@@ -13,6 +13,7 @@ ROWS = [line for line in README.splitlines() if re.match(r"\| (`--[^|]*)? *\| `G
 DEFAULT_IN_WORDS = {
     "search_base_url": "the provider's",
     "seal_keys": "random",
+    "gateway_tools": "all",
     "proxy_paths": "see below",
 }
 

@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "search_api_key": None,
     "search_max_results": 8,
     "tool_aliases": {},
+    "gateway_tools": None,
     "tool_timeout_s": 60,
     "tool_concurrency": 16,
     "tool_result_max_chars": 20000,
@@ -76,6 +77,16 @@ def test_flags_beat_variables_beat_the_file_beats_the_default(monkeypatch: pytes
 def test_a_settings_object_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_PORT", "1")
     assert Settings().port == 9000
+
+
+def test_the_functions_that_are_taken_over_by_name(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    file.write_text('gateway_tools = ["web_search"]\n')
+    assert load({}, file).gateway_tools == ("web_search",)
+    assert load({"gateway_tools": ""}, file).gateway_tools == ()
+    monkeypatch.setenv("GATEWAY_GATEWAY_TOOLS", "")
+    assert load({}).gateway_tools == ()
+    with pytest.raises(SettingsError, match=r"^--gateway-tools: web_sarch: the gateway takes over no function"):
+        load({"gateway_tools": "web_sarch"})
 
 
 def test_lists_and_maps_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

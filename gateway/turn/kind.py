@@ -109,7 +109,8 @@ class Kind(ABC):
     def read_function(self, entry: Mapping[str, Any], *, aliased: bool) -> "AnyTool | None":
         """The hidden tool that a client's function becomes; None where the function stays the client's.
 
-        It has one of the names in ``functions``, or the operator gave it to this kind (``aliased``).
+        It has one of the names in ``functions``, or the operator gave it to this kind (``aliased``), whose word holds
+        whatever the function's schema says. By its name alone a function is no more than a namesake: :func:`takes`.
         """
         return None
 
@@ -178,6 +179,29 @@ class Tool(ABC, Generic[JobT, OutcomeT]):
 
 
 AnyTool = Tool[Any, Any]
+
+
+def takes(entry: Mapping[str, Any], argument: str, *others: str) -> bool:
+    """Whether a client's function can be answered by a tool that has a text ``argument``, and maybe ``others``.
+
+    It can where its schema has that argument as a string and requires none besides them: what it calls otherwise, or
+    wants to know beyond, is another tool of the same name.
+    """
+    match entry.get("input_schema"):
+        case {"properties": {**properties}, **rest} if _may_be_text(properties.get(argument)):
+            required = rest.get("required")
+            return not isinstance(required, list) or all(name in (argument, *others) for name in required)
+    return False
+
+
+def _may_be_text(schema: object) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    types = schema.get("type")
+    if types is not None:
+        return types == "string" or (isinstance(types, list) and "string" in types)
+    variants = [schema.get(name) for name in ("anyOf", "oneOf")]
+    return any(_may_be_text(one) for some in variants if isinstance(some, list) for one in some)
 
 
 @dataclass(frozen=True, slots=True)

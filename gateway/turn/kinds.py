@@ -1,6 +1,6 @@
 """The kinds of tool that the gateway has: one line each."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.turn.kind import Kind
@@ -14,11 +14,13 @@ COUNTERS = ("web_search_requests", "web_fetch_requests")
 class Kinds:
     """A set of kinds: those of the gateway, with others that a turn has found for itself."""
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
+    def __init__(self, kinds: Iterable[Kind], by_name: Collection[str] | None = None) -> None:
         self._kinds = tuple(kinds)
         self._results = {kind.result_type: kind for kind in self._kinds}
         self.functions: Mapping[str, Kind] = {name: kind for kind in self._kinds for name in kind.functions}
-        """The kind that takes over a client's function, by the function's name."""
+        """The kind that can take over a client's function, by the function's name."""
+        self.by_name = frozenset(self.functions if by_name is None else by_name)
+        """The functions that are taken over without an alias, by their name alone: all unless ``by_name`` has less."""
         self.block_types = frozenset({"thinking", *self._results, *(kind.call_type for kind in self._kinds)})
         """The types of the history's blocks that may be the gateway's: native calls, their results, marked thinking."""
         self.counters = tuple(dict.fromkeys([*COUNTERS, *(kind.counter for kind in self._kinds if kind.counter)]))
@@ -26,6 +28,10 @@ class Kinds:
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds)
+
+    def taking(self, by_name: Collection[str]) -> "Kinds":
+        """The same kinds, of which only the functions ``by_name`` are taken over without an alias."""
+        return Kinds(self._kinds, by_name)
 
     def of_typed(self, entry: Mapping[str, Any]) -> Kind | None:
         """The kind that an entry of ``tools`` is the typed declaration of."""

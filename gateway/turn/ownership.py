@@ -12,7 +12,7 @@ any other function, any other typed tool        client   as it is
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.errors import InvalidRequest
 from gateway.turn.kind import AnyTool, Declaration
@@ -23,11 +23,18 @@ from gateway.turn.kinds import Kinds
 class Declared:
     """The gateway's tools in a request, by the name of the function that upstream sees.
 
-    ``upstream_tools`` is None where the client's own list can go upstream as it is.
+    ``upstream_tools`` is None where the client's own list can go upstream as it is. ``left`` are functions with the
+    name of one of the gateway's that stay the client's for their schema.
     """
 
     tools: Mapping[str, AnyTool] = field(default_factory=dict)
     upstream_tools: list[Any] | None = None
+    left: tuple[str, ...] = ()
+
+    @property
+    def concerns(self) -> bool:
+        """Whether there is anything for the gateway to do."""
+        return bool(self.tools) or self.upstream_tools is not None
 
     @property
     def hidden(self) -> bool:
@@ -57,20 +64,22 @@ def read_tools(
     ours: dict[str, AnyTool] = {}
     places: dict[str, int] = {}
     upstream: list[Any] = []
-    typed = False
+    left: list[str] = []
+    changed = False
     for place, entry in enumerate(entries):
-        declared, is_typed = _offered(Declaration(entry, f"tools.{place}", entries), kinds, aliases)
-        typed = typed or is_typed
-        upstream += [_deferred_as(entry, tool.function) for tool in declared] if is_typed else [entry]
-        for tool in declared:
+        offer = _offered(Declaration(entry, f"tools.{place}", entries), kinds, aliases)
+        changed = changed or offer.upstream is not None
+        upstream += [entry] if offer.upstream is None else offer.upstream
+        left += [] if offer.left is None else [offer.left]
+        for tool in offer.tools:
             if tool.name in ours:
                 first = f"tools.{places[tool.name]}"
                 raise InvalidRequest(f"tools.{place}.name: {tool.name!r} is already declared by {first}")
             ours[tool.name], places[tool.name] = tool, place
     for path, entry in defined:
-        for tool in _offered(Declaration(entry, path, entries), kinds, aliases)[0]:
+        for tool in _offered(Declaration(entry, path, entries), kinds, aliases).tools:
             ours.setdefault(tool.name, tool)
-    return Declared(ours, upstream if typed else None) if ours or typed else NOTHING
+    return Declared(ours, upstream if changed else None, tuple(left))
 
 
 def as_function(entry: dict[str, Any], kinds: Kinds) -> dict[str, Any]:
@@ -81,17 +90,31 @@ def as_function(entry: dict[str, Any], kinds: Kinds) -> dict[str, Any]:
     return entry if function is None else _deferred_as(entry, function)
 
 
-def _offered(declaration: Declaration, kinds: Kinds, aliases: Mapping[str, str]) -> tuple[Sequence[AnyTool], bool]:
-    """The gateway's tools that an entry of ``tools`` declares, and whether it is a typed declaration of them."""
+class _Offer(NamedTuple):
+    """What an entry of ``tools`` comes to.
+
+    ``tools`` are the gateway's that it declares, ``upstream`` what stands upstream in its place (None: it does itself),
+    ``left`` the function that it is not taken over for.
+    """
+
+    tools: Sequence[AnyTool] = ()
+    upstream: Sequence[Any] | None = None
+    left: str | None = None
+
+
+def _offered(declaration: Declaration, kinds: Kinds, aliases: Mapping[str, str]) -> _Offer:
     entry = declaration.entry
     if not isinstance(entry, dict):
-        return (), False
+        return _Offer()
     function = stands_for(entry.get("type"), entry.get("name"), kinds, aliases)
     if function is not None:
         tool = kinds.functions[function].read_function(entry, aliased=entry["name"] in aliases)
-        return (() if tool is None else (tool,)), False
+        return _Offer(left=function) if tool is None else _Offer((tool,))
     kind = kinds.of_typed(entry)
-    return ((), False) if kind is None else (kind.read_typed(declaration), True)
+    if kind is None:
+        return _Offer()
+    tools = kind.read_typed(declaration)
+    return _Offer(tools, [_deferred_as(entry, tool.function) for tool in tools])
 
 
 def _deferred_as(entry: Mapping[str, Any], function: Any) -> Any:
@@ -105,5 +128,5 @@ def stands_for(declared_type: object, name: object, kinds: Kinds, aliases: Mappi
     Told by its ``type`` (a function has none, or ``custom``) and its ``name``; its schema may still say otherwise.
     """
     if (declared_type is None or declared_type == "custom") and isinstance(name, str):
-        return aliases.get(name, name if name in kinds.functions else None)
+        return aliases.get(name, name if name in kinds.by_name else None)
     return None

@@ -11,7 +11,7 @@ from gateway.tokens import TokenProbe
 from gateway.turn import jsonvalue
 from gateway.turn.deferred import definitions, has_deferred, is_deferred_as
 from gateway.turn.kinds import Kinds
-from gateway.turn.ownership import NOTHING, read_tools, stands_for
+from gateway.turn.ownership import Declared, read_tools, stands_for
 from gateway.turn.references import ADDITION, REFERENCE, REMOVAL, SEARCH_RESULT
 from gateway.turn.returned import is_ours
 
@@ -122,7 +122,7 @@ def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds
     except jsonvalue.Unreadable:
         return Holds(ours=False, tokens=tokens)
     try:
-        ours = read_tools(tools, kinds, aliases, definitions(messages)) != NOTHING
+        ours = read_tools(tools, kinds, aliases, definitions(messages)) != Declared()
     except InvalidRequest:
         ours = True
     return Holds(ours or _in_history(messages, kinds), tokens, has_deferred(tools, messages))

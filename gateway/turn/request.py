@@ -5,7 +5,7 @@ Every member of a turn's request that is not the gateway's to change goes upstre
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,20 @@ from gateway.turn.seal import Sealer
 from gateway.turn.traits import ServerTraits
 
 
+class Notices(Protocol):
+    """Who is told what an operator may wonder about; nothing of a prompt is in it."""
+
+    def left(self, function: str) -> None:
+        """A client's function has the name of this one of the gateway's, and stays the client's for its schema."""
+
+
+class NoNotices:
+    """Nobody is told."""
+
+    def left(self, function: str) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class TurnRules:
     """What the operator decides about turns.
@@ -29,6 +43,7 @@ class TurnRules:
     turn, at least 1. ``max_tool_calls``: gateway calls per turn. ``max_retained_bytes``: how much is kept of a turn:
     its request, and the texts, arguments and results added since. ``kinds``: the tools there are; a turn that has found
     others gets rules of its own. ``server``: what is known of the model server, and what turns learn of it.
+    ``notices``: who hears what is odd.
     """
 
     sealer: Sealer
@@ -38,6 +53,7 @@ class TurnRules:
     max_retained_bytes: int = 128 * 1024 * 1024
     kinds: Kinds = KINDS
     server: ServerTraits = field(default_factory=ServerTraits)
+    notices: Notices = field(default_factory=NoNotices)
 
 
 @dataclass(slots=True)
@@ -132,7 +148,7 @@ def read_ours(body: bytes, rules: TurnRules, mode: Mode | None) -> TurnRequest |
     if fields is None:
         return None
     tools, messages = _value(fields, "tools"), None if mode is None else _value(fields, "messages")
-    declared = read_tools(tools, rules.kinds, rules.aliases, definitions(messages))
+    declared = _declared(tools, messages, rules)
     if "messages" not in fields:
         raise InvalidRequest("messages: must be a list")
     stream = _value(fields, "stream")
@@ -143,7 +159,7 @@ def read_ours(body: bytes, rules: TurnRules, mode: Mode | None) -> TurnRequest |
         raise InvalidRequest("tool_choice: must be an object with a type")
     deferral = _deferral(fields, tools, messages, declared, rules, mode)
     history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=declared.native)
-    if declared is NOTHING and not history.translated:
+    if not declared.concerns and not history.translated:
         return None
     return TurnRequest(rules, declared, history, bool(stream), fields, choice, deferral)
 
@@ -165,7 +181,7 @@ def translate_body(body: bytes, holds: Holds, rules: TurnRules, mode: Mode) -> b
     if fields is None or "messages" not in fields:
         return None
     tools, messages = _value(fields, "tools"), _value(fields, "messages") if holds.deferred else None
-    declared = read_tools(tools, rules.kinds, rules.aliases, definitions(messages)) if holds.ours else NOTHING
+    declared = _declared(tools, messages, rules) if holds.ours else NOTHING
     before = dict(fields)
     deferral = _deferral(fields, tools, messages, declared, rules, mode if holds.deferred else None)
     if holds.ours:
@@ -206,6 +222,13 @@ def _put_tools(fields: dict[str, bytes], tools: list[Any] | None) -> None:
     elif tools is not None:
         fields.pop("tools", None)
         fields.pop("tool_choice", None)
+
+
+def _declared(tools: object, messages: object, rules: TurnRules) -> Declared:
+    declared = read_tools(tools, rules.kinds, rules.aliases, definitions(messages))
+    for function in declared.left:
+        rules.notices.left(function)
+    return declared
 
 
 def _value(fields: dict[str, bytes], name: str) -> Any:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.errors import InvalidRequest
-from gateway.turn.kind import AnyTool, Block, Conversation, Declaration, Kind, Settled, Told, Tool
+from gateway.turn.kind import AnyTool, Block, Conversation, Declaration, Kind, Settled, Told, Tool, takes
 from gateway.turn.seal import Sealer
 from gateway.turn.typed_fields import NO_DOMAINS, Domains, are_domains, read_domains, read_max_uses
 
@@ -131,6 +131,8 @@ class WebSearchKind(Kind):
         return [tool]
 
     def read_function(self, entry: Mapping[str, Any], *, aliased: bool) -> AnyTool | None:
+        if not aliased and not takes(entry, "query", *_HIDDEN_DOMAINS):
+            return None
         return DeclaredSearch(self, entry["name"])
 
     def read_result(self, block: Block, path: str, sealer: Sealer) -> Told:
@@ -165,7 +167,7 @@ class DeclaredSearch(Tool[SearchCall, SearchOutcome]):
         if self.native:
             return SearchCall(query, self.domains.allowed, self.domains.blocked, self.user_location)
         domains: list[tuple[str, ...]] = []
-        for name in ("allowed_domains", "blocked_domains"):
+        for name in _HIDDEN_DOMAINS:
             value = arguments.get(name) or []
             if not isinstance(value, list) or not are_domains(value):
                 text = f"The search was not run: `{name}` must be a list of domains."
@@ -204,6 +206,8 @@ class DeclaredSearch(Tool[SearchCall, SearchOutcome]):
         }
 
 
+_HIDDEN_DOMAINS = ("allowed_domains", "blocked_domains")
+"""Arguments that a hidden search has beside its query."""
 _TYPED = re.compile(r"web_search_\d{8}")
 
 

@@ -420,3 +420,18 @@ async def test_which_pages_and_names_are_turned_away(settings: dict[str, Any], w
     else:
         assert words in checks["web pages"].message
         assert checks["web pages"].status == ("note" if words.startswith("any") else "ok")
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [({}, False), ({"gateway_tools": ("web_search",)}, False), ({"gateway_tools": ()}, True)],
+    ids=str,
+)
+async def test_a_function_that_is_left_to_the_client_is_told(settings: dict[str, Any], left: bool) -> None:
+    async with ScriptedUpstream(vllm()) as upstream:
+        checks = await examined(upstream, **settings)
+    assert ("tools" in checks) is left
+    if left:
+        assert checks["tools"].status == "note"
+        assert checks["tools"].message.startswith("web_search: a function of that name is left to the client")
+        assert checks["tools"].fix == "--gateway-tools web_search takes it over"

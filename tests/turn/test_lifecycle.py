@@ -11,7 +11,8 @@ from gateway.turn.request import TurnRules
 from tests.support.playbook import SEALER
 from tests.support.upstream import message, sse, text, thinking, tool_use
 
-REQUEST = b'{"model":"m","messages":[],"stream":true,"tools":[{"name":"web_search","input_schema":{}}]}'
+SCHEMA = b'{"type":"object","properties":{"query":{"type":"string"}}}'
+REQUEST = b'{"model":"m","messages":[],"stream":true,"tools":[{"name":"web_search","input_schema":%b}]}' % SCHEMA
 SEARCHING = sse(thinking("Hm."), text("Look."), tool_use("web_search", {"query": "rust"}))
 
 

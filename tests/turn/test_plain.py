@@ -13,7 +13,8 @@ from gateway.wire.sse import SSEReader
 from tests.support.playbook import SEALER
 from tests.support.upstream import encode_event, sse, text, thinking, tool_use
 
-REQUEST = b'{"model":"m","messages":[],"stream":true,"tools":[{"name":"web_search","input_schema":{}}]}'
+SCHEMA = b'{"type":"object","properties":{"query":{"type":"string"}}}'
+REQUEST = b'{"model":"m","messages":[],"stream":true,"tools":[{"name":"web_search","input_schema":%b}]}' % SCHEMA
 
 
 def delta(piece: str, *, kind: str = "text", index: int = 0, ascii: bool = False) -> bytes:

@@ -114,16 +114,18 @@ def test_empty_lists_restrict_nothing(empty: dict[str, Any]) -> None:
 
 def test_all_else_goes_upstream_as_the_bytes_it_came_in() -> None:
     """Numbers of any size and spelling, order of keys, white space inside values, unknown members."""
+    tool = b'{"name": "web_search", "x":  1.50, "input_schema": {"properties": {"query": {"type": "string"}}}}'
     sent = (
-        b'{"top_k": 123456789012345678901234567890, "tools": [{"name": "web_search", "x":  1.50}], "t": 1e400,'
+        b'{"top_k": 123456789012345678901234567890, "tools": [%b], "t": 1e400,'
         b' "messages": [ {"content" : "hi", "role": "user", "n": 1.10} ], "model":"m", "zzz": {"b": 1, "a": "\\u00e9"}}'
-    )
+    ) % tool
     turn = read_turn(sent, RULES)
     assert turn is not None
-    assert turn.request() == (
-        b'{"top_k":123456789012345678901234567890,"tools":[{"name": "web_search", "x":  1.50}],"t":1e400,'
+    asked = (
+        b'{"top_k":123456789012345678901234567890,"tools":[%b],"t":1e400,'
         b'"messages":[{"content" : "hi", "role": "user", "n": 1.10}],"model":"m","zzz":{"b": 1, "a": "\\u00e9"}}'
-    )
+    ) % tool
+    assert turn.request() == asked
 
 
 def test_count_tokens_is_asked_of_what_upstream_knows() -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 from gateway.commands.doctor.check import Check
 from gateway.commands.doctor.keys import examine_keys
 from gateway.commands.doctor.search import examine_search
+from gateway.commands.doctor.tools import examine_tools
 from gateway.commands.doctor.upstream import Patience, examine_upstream
 from gateway.settings import Settings
 
@@ -23,7 +24,7 @@ async def examine(settings: Settings, patience: Patience = _PATIENCE) -> AsyncIt
     async for check in examine_upstream(settings, patience):
         yield check
     yield await examine_search(settings)
-    for check in examine_keys(settings):
+    for check in (*examine_tools(settings), *examine_keys(settings)):
         yield check
 
 
