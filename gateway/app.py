@@ -204,6 +204,7 @@ def _services(
             max_tool_calls=settings.max_tool_calls,
             max_retained_bytes=settings.max_turn_bytes,
             kinds=kinds if settings.gateway_tools is None else kinds.taking(settings.gateway_tools),
+            drop_unknown=settings.unknown_server_tools == "drop",
             notices=LoggedNotices(),
         ),
         metrics=metrics,

@@ -203,6 +203,9 @@ class Settings(BaseSettings):
     gateway_tools: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_items), AfterValidator(_functions)] = (
         Field(None, description="Functions taken over by their name: a list, maybe empty; all that there are if unset.")
     )
+    unknown_server_tools: Literal["refuse", "drop"] = Field(
+        "refuse", description="What becomes of a request that declares a server tool nobody here has: 400, or without."
+    )
     tool_timeout_s: Seconds = Field(60, description="For each tool call, its wait for a free slot included.")
     tool_concurrency: Count = Field(16, description="Tool calls in flight in the process.")
     tool_result_max_chars: Count = Field(20_000, description="Room for one result; what is cut off is mentioned in it.")

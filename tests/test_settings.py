@@ -22,6 +22,7 @@ DEFAULTS: dict[str, Any] = {
     "search_max_results": 8,
     "tool_aliases": {},
     "gateway_tools": None,
+    "unknown_server_tools": "refuse",
     "tool_timeout_s": 60,
     "tool_concurrency": 16,
     "tool_result_max_chars": 20000,

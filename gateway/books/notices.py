@@ -18,6 +18,13 @@ class LoggedNotices:
                 why="its schema has not the arguments of the gateway's; an alias gives it over all the same",
             )
 
+    def dropped(self, server_tool: str) -> None:
+        """A request declared a server tool of this type, and went on without."""
+        if self._is_new("dropped", server_tool.rstrip("0123456789_")):
+            structlog.get_logger().warning(
+                "server tool left out", tool=server_tool, why="nobody here has it, and --unknown-server-tools is drop"
+            )
+
     def _is_new(self, what: str, name: str) -> bool:
         told = (what, name) in self._told
         self._told.add((what, name))

@@ -8,12 +8,17 @@ that the gateway took over, and sees nothing of them. :mod:`gateway.turn.ownersh
 These are the rules of a turn. The code cites them by number; under each stand the tests that hold it.
 
 1. *The request.* Upstream is asked what the client asked, member by member and byte by byte, with these exceptions: a
-   typed gateway tool is declared as a function; native calls and results of the history, and thinking that rule 11
-   marked, become what upstream said and was told; the rounds of this turn that have ended come after the messages;
-   ``tool_choice`` changes by rules 2 and 5. Each round may use the whole ``max_tokens``.
+   typed gateway tool is declared as a function, and so is a client tool that Anthropic defines by its type alone; a
+   server tool that nobody here has is refused, or left out; native calls and results of the history, and thinking that
+   rule 11 marked, become what upstream said and was told; blocks of other server tools become calls and results with
+   what can be seen of them, or text; the rounds of this turn that have ended come after the messages; ``tool_choice``
+   changes by rules 2 and 5. Each round may use the whole ``max_tokens``.
 
    - tests/turn/test_request.py::test_all_else_goes_upstream_as_the_bytes_it_came_in
    - tests/turn/test_turn.py::test_a_typed_tool_is_declared_upstream_as_a_function
+   - tests/handling/test_anthropics_tools.py::test_a_client_tool_has_its_published_schema_upstream
+   - tests/handling/test_anthropics_tools.py::test_a_server_tool_that_nobody_here_has_is_refused
+   - tests/handling/test_anthropics_tools.py::test_a_pair_becomes_a_call_and_its_result
    - tests/turn/test_properties.py::test_any_native_history_comes_back_as_the_prompt_it_was
 
 2. *A forced choice* (``tool_choice`` of type ``any`` or ``tool``) is kept until a gateway tool has answered, be it in

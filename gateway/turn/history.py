@@ -3,7 +3,8 @@
 Source: Anthropic's server tools, whose calls and results come back in the message they were in. A native call and its
 result become the very ``tool_use`` / ``tool_result`` pair the model saw; one merged assistant message is split back
 into its rounds, each followed by a user message with its results; thinking that was ``<think>`` text becomes that text
-again. Every other block and message goes on as it is, where it stands.
+again. What no server but Anthropic's can read has become pairs and text before (:mod:`gateway.turn.foreign`). Every
+other block and message goes on as it is, where it stands.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,6 +15,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.turn import jsonvalue
+from gateway.turn.foreign import make_readable
 from gateway.turn.kind import Block
 from gateway.turn.kinds import Kinds
 from gateway.turn.returned import ReturnedRound, is_ours, split
@@ -85,8 +87,11 @@ def translate(messages: bytes, kinds: Kinds, sealer: Sealer, *, run_late: Collec
         values: list[Any] = jsonvalue.read(messages)
     except (msgspec.MsgspecError, jsonvalue.Unreadable, RecursionError):
         raise InvalidRequest("messages: must be a list that can be read") from None
+    readable = make_readable(values, kinds)
+    for place in readable:
+        raw[place] = msgspec.Raw(jsonvalue.write(values[place]))
     if not any(is_ours(block, kinds) for _, _, block in _blocks(values)):
-        return History([bytes(message) for message in raw])
+        return History([bytes(message) for message in raw], translated=bool(readable))
     return _Translation(values, raw, kinds, sealer, run_late).run()
 
 

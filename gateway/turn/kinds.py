@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.turn.kind import Kind
+from gateway.turn.server_tools import CALLS, NOTES, OtherServerTools, is_result
 from gateway.turn.tool_search import ToolSearchKind
 from gateway.turn.web_search import WebSearchKind
 
@@ -16,13 +17,16 @@ class Kinds:
 
     def __init__(self, kinds: Iterable[Kind], by_name: Collection[str] | None = None) -> None:
         self._kinds = tuple(kinds)
+        self.others = OtherServerTools()
+        """What stands for the server tools that none of these is, in the history alone."""
         self._results = {kind.result_type: kind for kind in self._kinds}
         self.functions: Mapping[str, Kind] = {name: kind for kind in self._kinds for name in kind.functions}
         """The kind that can take over a client's function, by the function's name."""
         self.by_name = frozenset(self.functions if by_name is None else by_name)
         """The functions that are taken over without an alias, by their name alone: all unless ``by_name`` has less."""
-        self.block_types = frozenset({"thinking", *self._results, *(kind.call_type for kind in self._kinds)})
-        """The types of the history's blocks that may be the gateway's: native calls, their results, marked thinking."""
+        ours = {"thinking", *self._results, *(kind.call_type for kind in self._kinds)}
+        self.block_types = frozenset(ours | CALLS | NOTES)
+        """The types of the history's blocks that the gateway may have to read, but for :func:`is_result`'s."""
         self.counters = tuple(dict.fromkeys([*COUNTERS, *(kind.counter for kind in self._kinds if kind.counter)]))
         """The members of ``usage.server_tool_use``."""
 
@@ -47,12 +51,16 @@ class Kinds:
             for kind in self._kinds:
                 if kind.call_type == block_type and kind.owns_call(block):
                     return kind
+            if isinstance(block_type, str) and block_type in CALLS:
+                return self.others
         return None
 
     def of_result(self, block: object) -> Kind | None:
         """The kind that a block of the history is a native call's result of."""
         block_type = block.get("type") if isinstance(block, dict) else None
-        return self._results.get(block_type) if isinstance(block_type, str) else None
+        if not isinstance(block_type, str):
+            return None
+        return self._results.get(block_type) or (self.others if is_result(block_type) else None)
 
 
 KINDS = Kinds(

@@ -9,11 +9,14 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.tokens import TokenProbe
 from gateway.turn import jsonvalue
+from gateway.turn.client_tools import is_client_tool
 from gateway.turn.deferred import definitions, has_deferred, is_deferred_as
+from gateway.turn.foreign import is_foreign
 from gateway.turn.kinds import Kinds
 from gateway.turn.ownership import Declared, read_tools, stands_for
 from gateway.turn.references import ADDITION, REFERENCE, REMOVAL, SEARCH_RESULT
 from gateway.turn.returned import is_ours
+from gateway.turn.server_tools import UPLOAD, is_result, is_server_tool
 
 
 class Holds(NamedTuple):
@@ -94,18 +97,39 @@ def _holds_ours(probe: _Probe, kinds: Kinds, aliases: Mapping[str, str]) -> bool
     for tool in probe.tools or ():
         if stands_for(tool.type, tool.name, kinds, aliases) is not None:
             return True
-        if type(tool.type) is str and kinds.of_typed({"type": tool.type, "name": tool.name}) is not None:
+        if type(tool.type) is str and tool.type != "custom" and _is_typed(tool, kinds):
             return True
-    types = kinds.block_types
     return any(
-        message.role == "assistant"
-        and type(message.content) is list
-        and any(
-            type(block.type) is str and block.type in types and is_ours(msgspec.structs.asdict(block), kinds)
-            for block in message.content
-        )
+        _has_ours(message.content, kinds) if message.role == "assistant" else _has_upload(message.content)
         for message in probe.messages or ()
+        if type(message.content) is list
     )
+
+
+def _is_typed(tool: _Tool, kinds: Kinds) -> bool:
+    return (
+        is_server_tool(tool.type)
+        or is_client_tool(tool.type)
+        or kinds.of_typed({"type": tool.type, "name": tool.name}) is not None
+    )
+
+
+def _has_ours(content: list[_Block], kinds: Kinds) -> bool:
+    types = kinds.block_types
+    for block in content:
+        kind = block.type
+        if type(kind) is str and (kind in types or is_result(kind)) and _is_read(msgspec.structs.asdict(block), kinds):
+            return True
+    return False
+
+
+def _has_upload(content: list[_Block]) -> bool:
+    return any(block.type == UPLOAD for block in content)
+
+
+def _is_read(block: object, kinds: Kinds) -> bool:
+    """Whether a block of an assistant message is one that the gateway has to read."""
+    return is_ours(block, kinds) or is_foreign(block, kinds)
 
 
 def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
@@ -130,8 +154,10 @@ def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds
 
 def _in_history(messages: Any, kinds: Kinds) -> bool:
     return isinstance(messages, list) and any(
-        is_ours(block, kinds)
+        _is_read(block, kinds)
+        if message.get("role") == "assistant"
+        else isinstance(block, dict) and block.get("type") == UPLOAD
         for message in messages
-        if isinstance(message, dict) and message.get("role") == "assistant" and isinstance(message.get("content"), list)
+        if isinstance(message, dict) and isinstance(message.get("content"), list)
         for block in message["content"]
     )

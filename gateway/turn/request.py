@@ -27,11 +27,17 @@ class Notices(Protocol):
     def left(self, function: str) -> None:
         """A client's function has the name of this one of the gateway's, and stays the client's for its schema."""
 
+    def dropped(self, server_tool: str) -> None:
+        """A server tool of this type, which nobody here has, was left out of a request."""
+
 
 class NoNotices:
     """Nobody is told."""
 
     def left(self, function: str) -> None:
+        pass
+
+    def dropped(self, server_tool: str) -> None:
         pass
 
 
@@ -43,7 +49,8 @@ class TurnRules:
     turn, at least 1. ``max_tool_calls``: gateway calls per turn. ``max_retained_bytes``: how much is kept of a turn:
     its request, and the texts, arguments and results added since. ``kinds``: the tools there are; a turn that has found
     others gets rules of its own. ``server``: what is known of the model server, and what turns learn of it.
-    ``notices``: who hears what is odd.
+    ``drop_unknown``: whether a declared server tool that nobody here has is left out, or refused. ``notices``: who
+    hears what is odd.
     """
 
     sealer: Sealer
@@ -52,6 +59,7 @@ class TurnRules:
     max_tool_calls: int = 50
     max_retained_bytes: int = 128 * 1024 * 1024
     kinds: Kinds = KINDS
+    drop_unknown: bool = False
     server: ServerTraits = field(default_factory=ServerTraits)
     notices: Notices = field(default_factory=NoNotices)
 
@@ -148,7 +156,7 @@ def read_ours(body: bytes, rules: TurnRules, mode: Mode | None) -> TurnRequest |
     if fields is None:
         return None
     tools, messages = _value(fields, "tools"), None if mode is None else _value(fields, "messages")
-    declared = _declared(tools, messages, rules)
+    declared = _declared(fields, tools, messages, rules)
     if "messages" not in fields:
         raise InvalidRequest("messages: must be a list")
     stream = _value(fields, "stream")
@@ -181,7 +189,7 @@ def translate_body(body: bytes, holds: Holds, rules: TurnRules, mode: Mode) -> b
     if fields is None or "messages" not in fields:
         return None
     tools, messages = _value(fields, "tools"), _value(fields, "messages") if holds.deferred else None
-    declared = _declared(tools, messages, rules) if holds.ours else NOTHING
+    declared = _declared(fields, tools, messages, rules) if holds.ours else NOTHING
     before = dict(fields)
     deferral = _deferral(fields, tools, messages, declared, rules, mode if holds.deferred else None)
     if holds.ours:
@@ -224,11 +232,25 @@ def _put_tools(fields: dict[str, bytes], tools: list[Any] | None) -> None:
         fields.pop("tool_choice", None)
 
 
-def _declared(tools: object, messages: object, rules: TurnRules) -> Declared:
-    declared = read_tools(tools, rules.kinds, rules.aliases, definitions(messages))
+def _declared(fields: dict[str, bytes], tools: object, messages: object, rules: TurnRules) -> Declared:
+    defined = definitions(messages)
+    declared = read_tools(tools, rules.kinds, rules.aliases, defined, drop_unknown=rules.drop_unknown)
+    for server_tool in declared.dropped:
+        rules.notices.dropped(server_tool)
     for function in declared.left:
         rules.notices.left(function)
+    if declared.dropped:
+        _leave_choice(fields, declared)
     return declared
+
+
+def _leave_choice(fields: dict[str, bytes], declared: Declared) -> None:
+    """Leave out a choice of a tool that was left out."""
+    match _value(fields, "tool_choice"):
+        case {"type": "tool", "name": name}:
+            tools = declared.upstream_tools or []
+            if not any(isinstance(tool, dict) and tool.get("name") == name for tool in tools):
+                del fields["tool_choice"]
 
 
 def _value(fields: dict[str, bytes], name: str) -> Any:

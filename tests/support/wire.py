@@ -220,7 +220,56 @@ async def think_text() -> Excerpts:
         return {"answer": written(_only(answer, "content"))}
 
 
+async def defined() -> Excerpts:
+    """A client tool that Anthropic defines by its type."""
+    async with AsyncExitStack() as stack:
+        talk = await _talk(stack, _json(ANSWERS))
+        await talk.send({"type": "bash_20250124", "name": "bash"})
+        return {"upstream-tools": written({"tools": talk.asked(1)["tools"]})}
+
+
+async def unknown_tool() -> Excerpts:
+    """A server tool that nobody here has."""
+    async with AsyncExitStack() as stack:
+        talk = await _talk(stack, _json(ANSWERS))
+        _, answer = await talk.send({"type": "code_execution_20250825", "name": "code_execution"})
+        return {"answer": f"HTTP {talk.status}\n{answer}\n"}
+
+
+async def elsewhere() -> Excerpts:
+    """A history with another server tool's blocks."""
+    result = {"type": "bash_code_execution_result", "stdout": "1.95.0", "stderr": "", "return_code": 0, "content": []}
+    history: list[Json] = [
+        {"role": "user", "content": QUESTION},
+        {
+            "role": "assistant",
+            "content": [
+                {
+                    "type": "server_tool_use",
+                    "id": "srvtoolu_01A",
+                    "name": "bash_code_execution",
+                    "input": {"command": "rustc -V"},
+                },
+                {"type": "bash_code_execution_tool_result", "tool_use_id": "srvtoolu_01A", "content": result},
+                {"type": "text", "text": "It is Rust 1.95.0."},
+            ],
+        },
+        {"role": "user", "content": "Are you sure?"},
+    ]
+    async with AsyncExitStack() as stack:
+        talk = await _talk(stack, _json(text("Yes.")))
+        await talk.send(messages=history)
+        asked = talk.asked(1)["messages"]
+        return {
+            "client": written({"messages": history[1:2]}),
+            "upstream": written({"messages": asked[1:-1]}),
+        }
+
+
 SCENARIOS: dict[str, Scenario] = {
+    "defined": defined,
+    "unknown-tool": unknown_tool,
+    "elsewhere": elsewhere,
     "hidden": hidden,
     "native": native,
     "native-stream": native_stream,

@@ -229,7 +229,7 @@ def test_blocks_that_cannot_be_read_are_named(content: list[Any], path: str) -> 
 
 
 def test_what_is_not_ours_goes_on_as_it_is() -> None:
-    fetch = {"type": "server_tool_use", "id": "srvtoolu_f", "name": "web_fetch", "input": {}}
+    fetch = {"type": "fetch_use", "id": "srvtoolu_f", "name": "web_fetch", "input": {}}
     blank = {"type": "text", "text": "  ", "cache_control": {"type": "ephemeral"}}
     answer = {"role": "assistant", "content": [blank, fetch, call("srvtoolu_a")], "extra": 1}
     messages = [
