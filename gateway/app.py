@@ -202,6 +202,7 @@ def _services(
             aliases=settings.tool_aliases,
             max_rounds=settings.max_rounds,
             max_tool_calls=settings.max_tool_calls,
+            must_answer=settings.at_max_rounds == "answer",
             max_retained_bytes=settings.max_turn_bytes,
             kinds=kinds if settings.gateway_tools is None else kinds.taking(settings.gateway_tools),
             drop_unknown=settings.unknown_server_tools == "drop",

@@ -211,6 +211,9 @@ class Settings(BaseSettings):
     tool_result_max_chars: Count = Field(20_000, description="Room for one result; what is cut off is mentioned in it.")
     max_rounds: Count = Field(10, description="Upstream inferences per turn.")
     max_tool_calls: Count = Field(50, description="Gateway tool calls per turn; what is more is answered, not run.")
+    at_max_rounds: Literal["pause", "answer"] = Field(
+        "pause", description="How a turn with native tools alone ends at its last round: pause_turn, or an answer."
+    )
     ping_interval_s: Seconds = Field(10, description="Silence on a turn's stream before a ping.")
     connect_timeout_s: Seconds = Field(10, description="For a connection to upstream.")
     first_byte_timeout_s: Seconds = Field(600, description="From the request to upstream's first byte.")

@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "tool_result_max_chars": 20000,
     "max_rounds": 10,
     "max_tool_calls": 50,
+    "at_max_rounds": "pause",
     "ping_interval_s": 10,
     "connect_timeout_s": 10,
     "first_byte_timeout_s": 600,

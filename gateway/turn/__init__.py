@@ -48,19 +48,20 @@ These are the rules of a turn. The code cites them by number; under each stand t
    - tests/turn/test_history.py::test_a_mixed_round_goes_on_with_every_result_in_call_order
 
 5. *The last round* that a turn may have is no error. It *must answer* where a hidden tool is declared, for the client
-   could not go on with calls that it does not see. It is then asked for with ``tool_choice: none``, whatever the client
-   forced (a server that refuses that, or the ``auto`` of rule 2, is asked without a choice and without the gateway's
-   tools, and remembered for it), and the results before it end with a sentence that says that no call is left (a native
-   result only where the text that it seals can hold the sentence: what is visible stays without it). A gateway call
-   that comes nevertheless, native ones too, is neither run nor shown, and the turn ends with ``tool_use`` for the
-   client's calls, else with ``end_turn``. Where it need not answer, its calls are run, and the turn stops with
-   ``pause_turn``: the client goes on with it by sending the message back. :mod:`gateway.turn.ending` has rules 3 to 5
-   as a table.
+   could not go on with calls that it does not see, and where the operator says so, for clients that do not go on. It is
+   then asked for with ``tool_choice: none``, whatever the client forced (a server that refuses that, or the ``auto`` of
+   rule 2, is asked without a choice and without the gateway's tools, and remembered for it), and the results before it
+   end with a sentence that says that no call is left (a native result only where the text that it seals can hold the
+   sentence: what is visible stays without it). A gateway call that comes nevertheless, native ones too, is neither run
+   nor shown, and the turn ends with ``tool_use`` for the client's calls, else with ``end_turn``. Where it need not
+   answer, its calls are run, and the turn stops with ``pause_turn``: the client goes on with it by sending the message
+   back. :mod:`gateway.turn.ending` has rules 3 to 5 as a table.
 
    - tests/turn/test_turn.py::test_last_round_with_a_hidden_tool_cannot_search
    - tests/turn/test_turn.py::test_only_round_with_a_hidden_tool_beats_a_forced_choice
    - tests/handling/test_refused_choice.py::test_the_last_round_is_asked_again_without_choice_and_tools
    - tests/turn/test_turn.py::test_native_round_cap_pauses_the_turn_with_its_results
+   - tests/handling/test_last_round.py::test_the_operator_can_have_an_answer_instead_of_a_pause
    - tests/turn/test_history.py::test_the_sentence_before_the_last_round_is_sealed_too
    - tests/turn/test_ending.py::test_what_follows_from_a_rounds_end
 

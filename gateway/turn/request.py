@@ -46,17 +46,18 @@ class TurnRules:
     """What the operator decides about turns.
 
     ``aliases``: client function -> the function of a kind that it stands for. ``max_rounds``: upstream inferences per
-    turn, at least 1. ``max_tool_calls``: gateway calls per turn. ``max_retained_bytes``: how much is kept of a turn:
-    its request, and the texts, arguments and results added since. ``kinds``: the tools there are; a turn that has found
-    others gets rules of its own. ``server``: what is known of the model server, and what turns learn of it.
-    ``drop_unknown``: whether a declared server tool that nobody here has is left out, or refused. ``notices``: who
-    hears what is odd.
+    turn, at least 1. ``must_answer``: whether the last of them has to be an answer also where all tools are native.
+    ``max_tool_calls``: gateway calls per turn. ``max_retained_bytes``: how much is kept of a turn: its request, and the
+    texts, arguments and results added since. ``kinds``: the tools there are; a turn that has found others gets rules of
+    its own. ``server``: what is known of the model server, and what turns learn of it. ``drop_unknown``: whether a
+    declared server tool that nobody here has is left out, or refused. ``notices``: who hears what is odd.
     """
 
     sealer: Sealer
     aliases: Mapping[str, str] = field(default_factory=dict)
     max_rounds: int = 10
     max_tool_calls: int = 50
+    must_answer: bool = False
     max_retained_bytes: int = 128 * 1024 * 1024
     kinds: Kinds = KINDS
     drop_unknown: bool = False

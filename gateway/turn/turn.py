@@ -63,7 +63,7 @@ class Turn:
         self._request = request
         self._rules = request.rules
         self._tools = request.declared.tools
-        self._must_answer = request.declared.hidden
+        self._must_answer = request.declared.hidden or (self._rules.must_answer and bool(self._tools))
         self._renamed = model
         self._cursor = Cursor()
         self._round = _Round()

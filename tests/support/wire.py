@@ -173,6 +173,18 @@ async def paused() -> Excerpts:
         return {"answer": written(_only(answer, "content"))}
 
 
+async def answered() -> Excerpts:
+    """Native tools only, no round left, and a client that does not go on from a pause."""
+    async with AsyncExitStack() as stack:
+        talk = await _talk(stack, _json(SEARCHES), _json(ANSWERS), max_rounds=2, at_max_rounds="answer")
+        _, answer = await talk.send(TYPED)
+        asked = talk.asked(2)
+        return {
+            "request": written({"messages": asked["messages"][-1:], "tool_choice": asked["tool_choice"]}),
+            "answer": written(_only(answer, "content")),
+        }
+
+
 async def last_round() -> Excerpts:
     """A hidden tool, and no round left: what the model is told."""
     async with AsyncExitStack() as stack:
@@ -275,6 +287,7 @@ SCENARIOS: dict[str, Scenario] = {
     "native-stream": native_stream,
     "mixed": mixed,
     "paused": paused,
+    "answered": answered,
     "last-round": last_round,
     "failed-search": failed_search,
     "failed-round": failed_round,
