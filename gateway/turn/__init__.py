@@ -40,12 +40,14 @@ These are the rules of a turn. The code cites them by number; under each stand t
    - tests/handling/test_run.py::test_calls_run_side_by_side
 
 4. *The client's calls* end the turn, with ``tool_use``, when their round has ended whole. Native calls beside them are
-   run, and their results are in the message; they join the client's own when it comes back. Hidden calls beside them
-   are neither run nor shown: nothing would carry their results to the next request.
+   run, and their results are in the message; they join the client's own when it comes back, whatever order it puts the
+   blocks in: the seal of a result knows which calls were of its round. Hidden calls beside them are neither run nor
+   shown: nothing would carry their results to the next request.
 
    - tests/turn/test_turn.py::test_native_calls_beside_a_client_call_are_run_and_shown_after_the_rounds_blocks
    - tests/turn/test_turn.py::test_hidden_call_beside_a_client_call_is_neither_run_nor_shown
    - tests/turn/test_history.py::test_a_mixed_round_goes_on_with_every_result_in_call_order
+   - tests/handling/test_orders.py::test_a_mixed_round_is_one_round
 
 5. *The last round* that a turn may have is no error. It *must answer* where a hidden tool is declared, for the client
    could not go on with calls that it does not see, and where the operator says so, for clients that do not go on. It is

@@ -1,7 +1,9 @@
 """One assistant message as it came back from the client, split into the rounds it was made of.
 
 Anthropic's server tools come back in the message that they were in: call, result, and what the model said then. Rounds
-have no mark there, but a model speaks again only after results, so that what follows one is of another round.
+have no mark there, but a model speaks again only after results, so that what follows one is of another round; unless a
+call of the same round still follows, as the seal of the result knows. So it is where a client puts each result behind
+its call, as the AI SDK does: ``server_tool_use``, its result, and then the ``tool_use`` that stood beside it.
 """
 
 from dataclasses import dataclass, field
@@ -28,13 +30,31 @@ class ReturnedRound:
     """One round: its ``blocks`` as upstream knows them, the ids of its ``calls`` in order.
 
     ``native`` has the gateway's calls by the client's id, ``results`` what upstream was told of them. A round without
-    blocks holds the results that opened its message: they belong to the message before.
+    blocks holds the results that opened its message: they belong to the message before. ``order`` are the ids of its
+    calls as the model made them, where that is known.
     """
 
     blocks: list[Block] = field(default_factory=list)
     native: dict[str, ReturnedCall] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     results: dict[str, Block] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    _places: list[int] = field(default_factory=list)
+
+    def add_call(self, call: str, block: Block) -> None:
+        """One more call of the round."""
+        self.calls.append(call)
+        self._places.append(len(self.blocks))
+        self.blocks.append(block)
+
+    def put_in_order(self) -> None:
+        """Put the calls where the model made them, if a client changed their order."""
+        if sorted(self.order) != sorted(self.calls) or len(set(self.calls)) != len(self.calls):
+            return
+        made = dict(zip(self.calls, (self.blocks[place] for place in self._places), strict=True))
+        self.calls = list(self.order)
+        for place, call in zip(self._places, self.order, strict=True):
+            self.blocks[place] = made[call]
 
     @property
     def client_calls(self) -> set[str]:
@@ -65,6 +85,7 @@ def split(content: list[Any], path: str, kinds: Kinds, sealer: Sealer) -> list[R
     """
     rounds: list[ReturnedRound] = []
     owners: dict[str, ReturnedRound] = {}
+    last = _last_places(content)
     into: ReturnedRound | None = None
     begun: str | None = None
     for position, block in enumerate(content):
@@ -79,8 +100,12 @@ def split(content: list[Any], path: str, kinds: Kinds, sealer: Sealer) -> list[R
                 owner = rounds[0] if rounds else ReturnedRound()
                 rounds = [owner]
             if owner is not None:
-                told = result_kind.read_result(block, place, sealer)
+                opener = sealer.of_round()
+                told = result_kind.read_result(block, place, opener)
                 owner.results[call] = tool_result(upstream_id(call, result_kind.id_prefix), told)
+                owner.order = owner.order or list(opener.calls)
+                if owner.blocks and any(last.get(one, -1) > position for one in owner.order):
+                    into = owner
             continue
         if into is None:
             into, begun = ReturnedRound(), None
@@ -98,7 +123,15 @@ def split(content: list[Any], path: str, kinds: Kinds, sealer: Sealer) -> list[R
                 owners[block["id"]] = into
             else:
                 _take(into, block)
+    for one in rounds:
+        one.put_in_order()
     return rounds
+
+
+def _last_places(content: list[Any]) -> dict[str, int]:
+    """Where each id of a call stands, the last time that it does."""
+    ids = ((block.get("id") if isinstance(block, dict) else None, place) for place, block in enumerate(content))
+    return {call: place for call, place in ids if isinstance(call, str)}
 
 
 def _is_marked(block: object) -> bool:
@@ -120,9 +153,10 @@ def _think_text(into: ReturnedRound, block: Block, place: str) -> str | None:
 
 
 def _take(into: ReturnedRound, block: Any) -> None:
-    into.blocks.append(block)
     if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str):
-        into.calls.append(block["id"])
+        into.add_call(block["id"], block)
+    else:
+        into.blocks.append(block)
 
 
 def _take_native(into: ReturnedRound, block: Block, kind: Kind, place: str) -> None:
@@ -130,6 +164,5 @@ def _take_native(into: ReturnedRound, block: Block, kind: Kind, place: str) -> N
         raise InvalidRequest(f"{place}.input: must be an object")
     name, call = kind.function_of(block), upstream_id(block["id"], kind.id_prefix)
     known = {"type": "tool_use", "id": call, "name": name, "input": block["input"]}
-    into.blocks.append(known)
+    into.add_call(block["id"], known)
     into.native[block["id"]] = ReturnedCall(kind, known)
-    into.calls.append(block["id"])

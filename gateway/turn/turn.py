@@ -80,6 +80,7 @@ class Turn:
         self._returned: dict[str, int] = {}
         self._stop: str | None = None
         self._choice_refused = False
+        self._sealer = self._rules.sealer
         self._retained = sum(map(len, request.fields.values()))
         if self._retained > self._rules.max_retained_bytes:
             raise RequestTooLarge(f"the turn's request is larger than {self._rules.max_retained_bytes} bytes")
@@ -274,6 +275,7 @@ class Turn:
         self.rounds_ended += 1
         self._usages.append(self._round.usage)
         self._calls = [self._counted(self._call(view)) for view in calls if _is_run(view, runs)]
+        self._sealer = self._rules.sealer.of_round(_visible_calls(self._round.views))
         self._results = []
         return self._calls
 
@@ -301,7 +303,7 @@ class Turn:
         self.retain(size_of(told.content))
         self._results.append(tool_result(call.upstream_id, told))
         self._request.load(told.loads)
-        block = result_block(call, outcome, told, self._rules.sealer)
+        block = result_block(call, outcome, told, self._sealer)
         if block is not None:
             events = out if self.rounds_ended else self._opening
             self._cursor.close(self._cursor.open(block, events), events)
@@ -368,6 +370,14 @@ class Turn:
         if native:
             usage["server_tool_use"] = {name: self._returned.get(name, 0) for name in self._rules.kinds.counters}
         return usage
+
+
+def _visible_calls(views: list[View]) -> list[str]:
+    """The client's ids of a round's calls, in order; none where one is alone and no other can be parted from it."""
+    used = [view for view in views if view.kind == "tool_use"]
+    calls = [view.call_id if isinstance(view, CallView) else view.start.get("id") for view in used]
+    known = [call for call in calls if isinstance(call, str)]
+    return known if len(known) > 1 else []
 
 
 def _is_run(view: CallView, runs: Runs) -> bool:
