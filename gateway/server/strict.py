@@ -6,7 +6,6 @@ and requests to upgrade.
 """
 
 import re
-from typing import Literal
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -18,6 +17,7 @@ MAX_HEAD_BYTES = 64 * 1024
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 """A host and a port (RFC 3986, 3.2.2)."""
+_BLANKS = b" \t"
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -25,8 +25,8 @@ class StrictProtocol(HttpToolsProtocol):
 
     _overhead = 0
     """Bytes since the last ones that were a whole head or a body."""
-    _place: Literal["between", "head", "body"] = "between"
-    """Where in a request, or between two, the parser is."""
+    _in_head = False
+    _in_body = False
     _upgrading = False
     _deaf = False
     """Nothing that comes is read any more."""
@@ -44,33 +44,28 @@ class StrictProtocol(HttpToolsProtocol):
     """The connection's latest host that was found to be one."""
 
     def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
         self._unset_keepalive_if_required()
-        at = 0
-        while at < len(data) and not self._deaf:
-            at += self._read(data, at)
-        if self._overhead > MAX_HEAD_BYTES and not self._deaf:
-            self._refuse(HeadTooLarge(f"the request's head is larger than {MAX_HEAD_BYTES} bytes"))
-
-    def _read(self, data: bytes, at: int) -> int:
-        """Read on from there; the number of bytes that were read."""
-        taken = len(data) - at
-        self._overhead += taken
-        if self._place == "head":
-            self._seen, self._seen_up_to = self._seen[-MAX_HEAD_BYTES:] + data, 0
+        self._overhead += len(data)
+        if self._in_head:
+            self._seen = self._seen[-MAX_HEAD_BYTES:] + data
         else:
-            self._seen, self._seen_up_to, self._behind = data, at, self._place == "body"
+            self._seen, self._behind = data, self._in_body
+        self._seen_up_to = 0
         try:
             try:
-                self.parser.feed_data(memoryview(data)[at:] if at else data)
+                self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                taken = upgrade.args[0]
-                self._read_without_the_wish()
+                self._read_on(data, upgrade.args[0])
         except httptools.HttpParserError:
             self.logger.warning("a client sent what is not HTTP")
             self.send_400_response("")
-        if self._place != "head":
+        else:
+            if self._overhead > MAX_HEAD_BYTES:
+                self._refuse(HeadTooLarge(f"the request's head is larger than {MAX_HEAD_BYTES} bytes"))
+        if not self._in_head:
             self._seen = b""
-        return taken
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(InvalidRequest("this is not a valid HTTP request"))
@@ -79,30 +74,29 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._place = "head"
+        self._in_head, self._in_body = True, False
         self._hosts = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._place == "body":
+        if self._in_body:
             return  # a trailer: never one of the head's fields
         name = name.lower()
-        if name == b"transfer-encoding" and (value.lower() != b"chunked" or self.parser.get_http_version() != "1.1"):
-            raise ValueError("a transfer coding whose end others may see elsewhere")
-        value = value.rstrip(b" \t")
-        if name == b"expect":
-            self.expect_100_continue = value.lower() == b"100-continue"
-        elif name == b"host":
+        if name == b"host":
             self._hosts += 1
             if value != self._host:
-                if not _HOST.fullmatch(value):
+                if not _HOST.fullmatch(value.rstrip(_BLANKS)):
                     raise ValueError("a host that is none")
                 self._host = value
+        elif name == b"expect":
+            self.expect_100_continue = value.rstrip(_BLANKS).lower() == b"100-continue"
+        elif name == b"transfer-encoding" and (value.lower() != b"chunked" or self.parser.get_http_version() != "1.1"):
+            raise ValueError("a transfer coding whose end others may see elsewhere")
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._overhead = 0
-        self._place = "body"
-        self._check_beginning()
+        self._in_head, self._in_body = False, True
+        self._check_head()
         self._upgrading = self.parser.should_upgrade()
         if not self._upgrading:
             super().on_headers_complete()
@@ -114,47 +108,71 @@ class StrictProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._place = "between"
+        self._in_body = False
         if not self._upgrading:
             super().on_message_complete()
 
-    def _check_beginning(self) -> None:
-        """One space between the request line's words, a version that is spoken here, and one host."""
+    def _check_head(self) -> None:
+        """See to the request line and the host, and to blanks behind a value.
+
+        Those are no part of it (RFC 9112, 5.1), and the parser leaves them there.
+        """
+        seen, at = self._seen, self._seen_up_to
+        line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
+        if self._hosts != 1 or self._behind or not seen.startswith(line, at):
+            line, at = self._find_line()
+        at += len(line)
+        end = seen.find(b"\r\n\r\n", at - 2) + 2
+        if seen.find(b" \r\n", at, end) >= 0 or seen.find(b"\t\r\n", at, end) >= 0:
+            self.headers[:] = [(name, value.rstrip(_BLANKS)) for name, value in self.headers]
+        self._seen_up_to = at
+        self._behind = True
+
+    def _find_line(self) -> tuple[bytes, int]:
+        """The request line where it is not the usual one at the usual place, and where it is.
+
+        One space between its words, a version that is spoken here, and one host, which HTTP/1.0 can do without.
+        """
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise ValueError("another version of HTTP")
         if self._hosts != 1 and (self._hosts or version == "1.1"):
             raise ValueError("not one host")
         line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, version.encode())
-        at = self._seen_up_to
+        seen, at = self._seen, self._seen_up_to
         if self._behind:
-            at = self._seen.find(line, at)
-        elif not self._seen.startswith(line, at):
-            while self._seen.startswith(b"\r\n", at):  # empty lines before it (RFC 9112, 2.2)
-                at += 2
-            at = at if self._seen.startswith(line, at) else -1
-        if at < 0:
+            at = seen.find(line, at)
+        while seen.startswith(b"\r\n", at) and at >= 0:  # empty lines before it (RFC 9112, 2.2)
+            at += 2
+        if at < 0 or not seen.startswith(line, at):
             raise ValueError("a request line that others may read otherwise")
-        self._seen_up_to = at + len(line)
-        self._behind = True
+        return line, at
 
     # What is left
 
-    def _read_without_the_wish(self) -> None:
-        """Pass over a wish to upgrade, as a server may (RFC 9110, 7.8).
+    def _read_on(self, data: bytes, at: int) -> None:
+        """Read what is behind a head that wishes to upgrade, and pass over the wish, as a server may (RFC 9110, 7.8).
 
         The parser takes what follows such a head for the other protocol, so that a body would be lost, or be read as
         the next request: the same head is read again without the wish.
         """
-        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
-        for name, value in self.headers:
-            if name == b"connection":
-                value = b",".join(token for token in value.split(b",") if token.strip().lower() != b"upgrade")
-            if name != b"upgrade":
-                lines.append(name + b": " + value)
-        self.parser = httptools.HttpRequestParser(self)
-        self._seen, self._seen_up_to, self._behind = b"\r\n".join([*lines, b"", b""]), 0, False
-        self.parser.feed_data(self._seen)
+        while True:
+            lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+            for name, value in self.headers:
+                if name == b"connection":
+                    value = b",".join(token for token in value.split(b",") if token.strip().lower() != b"upgrade")
+                if name != b"upgrade":
+                    lines.append(name + b": " + value)
+            self.parser = httptools.HttpRequestParser(self)
+            self._seen, self._seen_up_to, self._behind = b"\r\n".join([*lines, b"", b""]), 0, False
+            self.parser.feed_data(self._seen)
+            self._seen, self._seen_up_to, self._behind = data, at, self._in_body
+            try:
+                self.parser.feed_data(memoryview(data)[at:])
+            except httptools.HttpParserUpgrade as upgrade:
+                at += upgrade.args[0]
+            else:
+                return
 
     def _refuse(self, error: RequestError) -> None:
         """Answer what is not HTTP, if it is its turn to be answered, and end the connection."""
