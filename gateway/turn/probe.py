@@ -1,6 +1,5 @@
 """What of the gateway's a request holds: told by one pass that decodes a few short members only."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -38,8 +37,7 @@ def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
         return _look_closer(body, kinds, aliases)
     except UNREADABLE:
         return HOLDS_NOTHING
-    changes, refers = _speaks_of_tools(probe)
-    deferred = refers or any(is_deferred_as(tool.name, tool.defer_loading) for tool in probe.tools or ())
+    changes, deferred = _speaks_of_tools(probe)
     return Holds(changes or _holds_ours(probe, kinds, aliases), probe.asks_for_tokens, deferred)
 
 
@@ -73,24 +71,29 @@ class _Probe(TokenProbe):
 _PROBE = msgspec.json.Decoder(_Probe)
 _TOKENS = msgspec.json.Decoder(TokenProbe)
 _SPEAKING = frozenset({ADDITION, REMOVAL, REFERENCE, SEARCH_RESULT})
-_MAY_REFER = re.compile(rb"\[.*(?:tool_reference|\\u)", re.DOTALL).match
-"""What a result's content has that refers to a tool, whatever the writer escapes; the rest need not be decoded."""
 
 
 def _speaks_of_tools(probe: _Probe) -> tuple[bool, bool]:
-    """Whether a conversation has tools come or go, which may be the gateway's own, and whether it speaks of any."""
-    changes = refers = False
+    """Whether the conversation adds tools, which may be the gateway's, and whether any is deferred or spoken of."""
+    adds = deferred = False
+    for tool in probe.tools or ():
+        if is_deferred_as(tool.name, tool.defer_loading):
+            deferred = True
+            break
     for message in probe.messages or ():
         if type(message.content) is list:
             for block in message.content:
-                if type(block.type) is not str:
-                    continue
-                if block.type in _SPEAKING:
-                    refers = True
-                    changes = changes or block.type == ADDITION
-                elif block.type == "tool_result" and _MAY_REFER(block.content):
-                    refers = True
-    return changes, refers
+                if block.type == "tool_result":
+                    deferred = deferred or _may_refer(bytes(block.content))
+                elif type(block.type) is str and block.type in _SPEAKING:
+                    deferred = True
+                    adds = adds or block.type == ADDITION
+    return adds, deferred
+
+
+def _may_refer(content: bytes) -> bool:
+    """Whether a result's content may hold a reference, however that is written; to decode it takes longer."""
+    return content.startswith(b"[") and (b"tool_reference" in content or b"\\u" in content)
 
 
 def _holds_ours(probe: _Probe, kinds: Kinds, aliases: Mapping[str, str]) -> bool:
