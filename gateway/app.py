@@ -25,6 +25,7 @@ from gateway.handling.access import Keys, is_plain
 from gateway.handling.body import read_body
 from gateway.handling.borders import Borders, is_preflight, preflight_headers
 from gateway.handling.exchange import Exchange, Services
+from gateway.handling.memory import Memory
 from gateway.handling.proxied import pass_on
 from gateway.handling.proxy import proxy
 from gateway.handling.refuse import noting, refuse, send_whole
@@ -107,11 +108,18 @@ class Gateway:
 
     async def attend(self, handler: Handler, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
         """Read the request whole, then handle it for as long as the client stays."""
-        body = await read_body(scope["headers"], receive, self._settings.max_body_bytes)
         target = scope["raw_path"]
         if scope["query_string"]:
             target += b"?" + scope["query_string"]
-        exchange = Exchange(scope, receive, send, body, target.decode("latin-1"), record)
+        exchange = Exchange(
+            scope,
+            receive,
+            send,
+            # in no variable, which would hold a large one for as long as the request is answered
+            await read_body(scope["headers"], receive, self._settings.max_body_bytes),
+            target.decode("latin-1"),
+            record,
+        )
         watched = self._watch.begin(receive, record)
         try:
             await handler(exchange, self._services)
@@ -214,5 +222,6 @@ def _services(
         names=names,
         model_rules=ModelRules(names, settings.max_tokens_cap, upstream),
         turnstile=Turnstile(settings.max_concurrent_turns),
+        memory=Memory(settings.max_held_bytes),
         proxied=Globs(settings.proxy_paths),
     )

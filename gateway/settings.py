@@ -223,6 +223,9 @@ class Settings(BaseSettings):
     max_turn_bytes: Count = Field(
         134_217_728, description="What is kept of a turn: its request, and what upstream and tools answer."
     )
+    max_held_bytes: Count = Field(
+        1_073_741_824, description="What all turns of a server process hold together; one more gets 529."
+    )
     max_event_bytes: Count = Field(16_777_216, description="For one event of upstream's stream in a turn.")
     model_map: StringMap = Field(
         {}, description="Glob of the client's model = upstream model, as in claude-*=qwen3. Repeatable."

@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
     "turn_timeout_s": 3600,
     "max_concurrent_turns": 2000,
     "max_turn_bytes": 134217728,
+    "max_held_bytes": 1073741824,
     "max_event_bytes": 16777216,
     "model_map": {},
     "max_tokens_cap": None,

@@ -9,6 +9,7 @@ from gateway.books.ledger import Ledger
 from gateway.books.metrics import Metrics
 from gateway.books.observer import Observers
 from gateway.books.record import Record
+from gateway.handling.memory import Memory
 from gateway.handling.turnstile import Turnstile
 from gateway.model_server import ModelRules, ModelServer
 from gateway.settings import Settings
@@ -53,6 +54,7 @@ class Services:
     names: ModelMap
     model_rules: ModelRules
     turnstile: Turnstile
+    memory: Memory
     proxied: Globs
     """The paths that pass on."""
 

@@ -1,5 +1,6 @@
 """``/v1/messages`` and ``count_tokens``: which of the ways a request takes, and what is changed of it before."""
 
+from gateway.aside import LARGE, aside
 from gateway.books.record import model_of
 from gateway.errors import InvalidRequest
 from gateway.handling.ask import JSON_TYPE
@@ -9,8 +10,9 @@ from gateway.handling.proxy import proxy
 from gateway.handling.refuse import noting
 from gateway.handling.run import run
 from gateway.tokens import Dialect
-from gateway.turn import MessagesRounds, Mode, Rounds, TokenRound, TokenRounds, Turn, look, translate_body
+from gateway.turn import Holds, MessagesRounds, Mode, Rounds, TokenRound, TokenRounds, Turn, look, translate_body
 from gateway.wire.headers import header
+from gateway.wire.weight import is_heavy
 
 
 async def messages(exchange: Exchange, services: Services) -> None:
@@ -18,13 +20,18 @@ async def messages(exchange: Exchange, services: Services) -> None:
     if not _is_read(exchange, services):
         await proxy(exchange, services)
         return
+    large = await _is_large(exchange)
     await _apply_rules(exchange, services)
-    rules = services.rules
-    holds = look(exchange.body, rules.kinds, rules.aliases)
+    body, rules = exchange.body, services.rules
+    holds = await aside(look, body, rules.kinds, rules.aliases) if large else look(body, rules.kinds, rules.aliases)
     mode = await _mode(exchange, services) if holds.deferred else "expand"
-    turn, tokens = classify(exchange.body, rules, exchange.client_model, holds, mode)
+    if large:
+        turn, tokens = await aside(classify, body, rules, exchange.client_model, holds, mode)
+    else:
+        turn, tokens = classify(body, rules, exchange.client_model, holds, mode)
     if turn is None and holds.deferred:
-        exchange.body = translate_body(exchange.body, holds, rules, mode) or exchange.body
+        await _translate(exchange, services, holds, mode, large=large)
+    del body  # a turn holds all that it needs of it
     if turn is not None:
         await _turn(exchange, services, turn, tokens)
     elif tokens is not None:
@@ -36,11 +43,12 @@ async def messages(exchange: Exchange, services: Services) -> None:
 async def count_tokens(exchange: Exchange, services: Services) -> None:
     """Pass a count on, of what upstream would be asked."""
     if _is_read(exchange, services):
+        large = await _is_large(exchange)
         await _apply_rules(exchange, services)
-        rules = services.rules
-        holds = look(exchange.body, rules.kinds, rules.aliases)
+        body, rules = exchange.body, services.rules
+        holds = await aside(look, body, rules.kinds, rules.aliases) if large else look(body, rules.kinds, rules.aliases)
         mode = await _mode(exchange, services) if holds.deferred else "expand"
-        exchange.body = translate_body(exchange.body, holds, rules, mode) or exchange.body
+        await _translate(exchange, services, holds, mode, large=large)
     await proxy(exchange, services)
 
 
@@ -57,6 +65,24 @@ def _is_read(exchange: Exchange, services: Services) -> bool:
     return False
 
 
+async def _is_large(exchange: Exchange) -> bool:
+    """Whether the body is to be worked on aside. Raises :class:`InvalidRequest` for one that is too much work."""
+    if len(exchange.body) <= LARGE:
+        return False
+    if await aside(is_heavy, exchange.body):
+        raise InvalidRequest("the request is made of too many small values")
+    return True
+
+
+async def _translate(exchange: Exchange, services: Services, holds: Holds, mode: Mode, *, large: bool) -> None:
+    """Make the body one that upstream can read, where there is no turn to be made of it."""
+    body, rules = exchange.body, services.rules
+    translated = (
+        await aside(translate_body, body, holds, rules, mode) if large else translate_body(body, holds, rules, mode)
+    )
+    exchange.body = translated or body
+
+
 async def _apply_rules(exchange: Exchange, services: Services) -> None:
     if services.model_rules.in_force:
         client = exchange.scope["headers"]
@@ -70,6 +96,7 @@ async def _mode(exchange: Exchange, services: Services) -> Mode:
 
 async def _turn(exchange: Exchange, services: Services, turn: Turn, tokens: TokenRequest | None) -> None:
     _note(exchange)
+    exchange.body = b""  # the turn has all of it
     with services.turnstile:
         exchange.record.is_turn()
         rounds: Rounds = MessagesRounds(turn, exchange.target)

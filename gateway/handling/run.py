@@ -23,6 +23,7 @@ from gateway.handling.ask import (
     with_type,
 )
 from gateway.handling.exchange import Exchange, Services
+from gateway.handling.memory import Share
 from gateway.tools.slots import calling_for
 from gateway.turn import Call, Out, Outcome, Rounds
 from gateway.upstream import Response
@@ -61,17 +62,23 @@ class _Run:
         if self._unfolds:
             self._answer.hold()
         calling_for(self)
-        await self._run_late_calls()
+        with Share(self._services.memory, rounds.held) as share:
+            await self._run_late_calls()
+            await self._run_rounds(share)
+        await self._answer.finish(rounds.message())
+
+    async def _run_rounds(self, share: Share) -> None:
+        rounds = self._rounds
         first = True
         while not rounds.over:
             body = rounds.request()
+            share.holds(rounds.held)
             async with ask(self._exchange, self._services, "POST", rounds.target, self._headers, body) as asked:
                 if not await self._read(asked, first=first):
                     continue
                 await self._end_round(asked)
                 await read_leftover(asked.response)
             first = False
-        await self._answer.finish(rounds.message())
 
     async def _read(self, asked: ask, *, first: bool) -> bool:
         """Whether the round has been read: False where it is to be asked for in another way."""

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from gateway.aside import LARGE, aside
 from gateway.model_server.server import ClientHeaders, ModelServer
 from gateway.wire.rewrite import ModelMap, read_request
 
@@ -21,7 +22,7 @@ class ModelRules:
         ``client`` are the request's headers, in case the server has to be asked for the model's window. Raises
         :class:`InvalidRequest` for a body that cannot be read here: see :func:`~gateway.wire.rewrite.read_request`.
         """
-        request = read_request(body)
+        request = await aside(read_request, body) if len(body) > LARGE else read_request(body)
         model = request.model and self._names.upstream_name(request.model)
         cap = self._cap
         if cap == "auto":

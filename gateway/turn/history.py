@@ -21,6 +21,10 @@ from gateway.turn.kinds import Kinds
 from gateway.turn.returned import ReturnedRound, is_ours, split
 from gateway.turn.seal import Sealer
 
+MESSAGES_MAX = 100_000
+CALLS_MAX = 10_000
+"""Of either, no conversation in earnest has as many, and each is work."""
+
 
 @dataclass(frozen=True, slots=True)
 class LateCall:
@@ -87,6 +91,8 @@ def translate(messages: bytes, kinds: Kinds, sealer: Sealer, *, run_late: Collec
         values: list[Any] = jsonvalue.read(messages)
     except (msgspec.MsgspecError, jsonvalue.Unreadable, RecursionError):
         raise InvalidRequest("messages: must be a list that can be read") from None
+    if len(raw) > MESSAGES_MAX:
+        raise InvalidRequest(f"messages: must be no more than {MESSAGES_MAX}")
     readable = make_readable(values, kinds)
     for place in readable:
         raw[place] = msgspec.Raw(jsonvalue.write(values[place]))
@@ -237,6 +243,8 @@ def _checked_ids(messages: list[Any], kinds: Kinds) -> set[str]:
             client_calls.append((f"{path}.id", block.get("id")))
         elif kinds.of_call(block) is not None:
             _check_id(f"{path}.id", block.get("id"), calls)
+            if len(calls) > CALLS_MAX:
+                raise InvalidRequest(f"messages: must hold no more than {CALLS_MAX} calls of server tools")
         elif kinds.of_result(block) is not None:
             _check_id(f"{path}.tool_use_id", block.get("tool_use_id"), results)
     for path, value in client_calls:

@@ -34,7 +34,7 @@ class Conversation(Protocol):
 
     @property
     def fields(self) -> Mapping[str, bytes]:
-        """The client's request: each member as the bytes it came in."""
+        """The client's request but its messages: each member as the bytes it came in."""
 
     @property
     def messages(self) -> Sequence[bytes]:

@@ -20,6 +20,8 @@ from gateway.turn.probe import Holds, look
 from gateway.turn.seal import Sealer
 from gateway.turn.traits import ServerTraits
 
+MEMBERS_MAX = 10_000
+
 
 class Notices(Protocol):
     """Who is told what an operator may wonder about; nothing of a prompt is in it."""
@@ -67,7 +69,10 @@ class TurnRules:
 
 @dataclass(slots=True)
 class TurnRequest:
-    """A request that is a turn. ``fields`` are its members as bytes; ``added`` the messages of the rounds since."""
+    """A request that is a turn. ``fields`` are its members as bytes; ``added`` the messages of the rounds since.
+
+    Of ``messages`` only the place is in ``fields``: they are the history's. ``size`` is that of all members, in bytes.
+    """
 
     rules: TurnRules
     declared: Declared
@@ -75,6 +80,7 @@ class TurnRequest:
     stream: bool
     fields: dict[str, bytes]
     tool_choice: dict[str, Any] | None
+    size: int
     deferral: Deferral | None = None
     added: list[bytes] = field(default_factory=list)
 
@@ -112,7 +118,6 @@ class TurnRequest:
         so that none is called.
         """
         fields = dict(self.fields)
-        fields["messages"] = b"[" + b",".join(self.messages) + b"]"
         tools = _upstream_tools(self.declared, self.deferral)
         if refused:
             fields.pop("tool_choice", None)
@@ -121,7 +126,7 @@ class TurnRequest:
         elif choice is not None:
             fields["tool_choice"] = jsonvalue.write(choice)
         _put_tools(fields, tools)
-        return jsonvalue.write_fields(fields)
+        return jsonvalue.write_fields(fields, messages=self.messages)
 
     def _is_ours(self, tool: object) -> bool:
         name = tool.get("name") if isinstance(tool, dict) else None
@@ -153,7 +158,7 @@ def read_ours(body: bytes, rules: TurnRules, mode: Mode | None) -> TurnRequest |
 
     ``mode`` is None where it found nothing of deferred tools.
     """
-    fields = jsonvalue.read_fields(body)
+    fields = _members(body)
     if fields is None:
         return None
     tools, messages = _value(fields, "tools"), None if mode is None else _value(fields, "messages")
@@ -170,7 +175,8 @@ def read_ours(body: bytes, rules: TurnRules, mode: Mode | None) -> TurnRequest |
     history = translate(fields["messages"], rules.kinds, rules.sealer, run_late=declared.native)
     if not declared.concerns and not history.translated:
         return None
-    return TurnRequest(rules, declared, history, bool(stream), fields, choice, deferral)
+    size = sum(map(len, fields.values()))
+    return TurnRequest(rules, declared, history, bool(stream), fields | {"messages": b""}, choice, size, deferral)
 
 
 def translate_count(body: bytes, rules: TurnRules, mode: Mode = "expand") -> bytes | None:
@@ -186,7 +192,7 @@ def translate_body(body: bytes, holds: Holds, rules: TurnRules, mode: Mode) -> b
 
     ``holds`` is what was found in it. Raises :class:`InvalidRequest` for what must be read and cannot.
     """
-    fields = jsonvalue.read_fields(body) if holds.ours or holds.deferred else None
+    fields = _members(body) if holds.ours or holds.deferred else None
     if fields is None or "messages" not in fields:
         return None
     tools, messages = _value(fields, "tools"), _value(fields, "messages") if holds.deferred else None
@@ -252,6 +258,13 @@ def _leave_choice(fields: dict[str, bytes], declared: Declared) -> None:
             tools = declared.upstream_tools or []
             if not any(isinstance(tool, dict) and tool.get("name") == name for tool in tools):
                 del fields["tool_choice"]
+
+
+def _members(body: bytes) -> dict[str, bytes] | None:
+    fields = jsonvalue.read_fields(body)
+    if fields is not None and len(fields) > MEMBERS_MAX:
+        raise InvalidRequest(f"the request has more than {MEMBERS_MAX} members")
+    return fields
 
 
 def _value(fields: dict[str, bytes], name: str) -> Any:

@@ -49,6 +49,10 @@ class Rounds(Protocol):
     def round_done(self) -> bool:
         """Whether the round has come to its end; what upstream sends after it has no meaning."""
 
+    @property
+    def held(self) -> int:
+        """Bytes that are held for them: see :attr:`Turn.held`."""
+
     def late_calls(self) -> list[Call]:
         """What is to be run before the first round: see :meth:`Turn.late_calls`."""
 
@@ -110,6 +114,10 @@ class TurnRounds(ABC):
     @property
     def round_done(self) -> bool:
         return self.turn.round_done
+
+    @property
+    def held(self) -> int:
+        return self.turn.held
 
     def late_calls(self) -> list[Call]:
         return self.turn.late_calls()

@@ -53,6 +53,10 @@ class TokenRound:
         self._message: Event | None = None
         self._answer: dict[str, Any] = {}
 
+    @property
+    def held(self) -> int:
+        return len(self._body) + self._translator.tokens.size
+
     def late_calls(self) -> list[Call]:
         return []
 

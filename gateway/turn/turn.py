@@ -81,7 +81,8 @@ class Turn:
         self._stop: str | None = None
         self._choice_refused = False
         self._sealer = self._rules.sealer
-        self._retained = sum(map(len, request.fields.values()))
+        self._retained = request.size
+        self._asked = 0
         if self._retained > self._rules.max_retained_bytes:
             raise RequestTooLarge(f"the turn's request is larger than {self._rules.max_retained_bytes} bytes")
 
@@ -92,7 +93,14 @@ class Turn:
         self._round = _Round()
         choice = self._choice()
         known = choice is not None and choice["type"] in self._rules.server.refused_choices
-        return self._request.body(choice, refused=known or self._choice_refused)
+        body = self._request.body(choice, refused=known or self._choice_refused)
+        self._asked = len(body)
+        return body
+
+    @property
+    def held(self) -> int:
+        """Bytes that the turn holds: what it keeps, and the request of the round under way."""
+        return self._retained + self._asked
 
     def _choice(self) -> Block | None:
         without_tools = self._last_round and self._must_answer
