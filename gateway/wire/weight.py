@@ -6,7 +6,7 @@ what stands outside strings, and that can be counted piece by piece, in the time
 """
 
 WEIGHT_MAX = 2_000_000
-"""Most that a body may weigh: about two million numbers, or three hundred thousand small objects. Decoded that is less
+"""Most that a body may weigh: about two million numbers, or a quarter of a million small objects. Decoded that is less
 than 128 MiB."""
 
 _PIECE = 1 << 18
@@ -15,7 +15,7 @@ _PIECE = 1 << 18
 def is_heavy(body: bytes, most: int = WEIGHT_MAX) -> bool:
     """Whether a body weighs more than ``most``.
 
-    A comma, which goes with each value, weighs 1; a colon, which goes with each member, 2; a list or an object 3. What
+    A comma, which goes with each value, weighs 1; a colon, which goes with each member, 3; a list or an object 4. What
     is no JSON may weigh anything.
     """
     total = 0
@@ -30,7 +30,7 @@ def is_heavy(body: bytes, most: int = WEIGHT_MAX) -> bool:
             piece, cut = piece[:-1], b"\\"
         parts = piece.replace(rb"\"", b"").split(b'"')
         outside = b" ".join(parts[1 if within else 0 :: 2])
-        total += outside.count(b",") + 2 * outside.count(b":") + 3 * (outside.count(b"[") + outside.count(b"{"))
+        total += outside.count(b",") + 3 * outside.count(b":") + 4 * (outside.count(b"[") + outside.count(b"{"))
         if total > most:
             return True
         within ^= len(parts) % 2 == 0

@@ -153,7 +153,7 @@ async def test_others_are_answered_while_a_large_body_is_read(path: str, tools: 
 # As much as is not refused, of each make, in a body of 32 MiB.
 LARGEST: dict[str, Callable[[], str]] = {
     "one text": lambda: user('{"type":"text","text":"a"}'),
-    "blocks": lambda: user(listed('{"type":"text","text":"a"}', 170_000)),
+    "blocks": lambda: user(listed('{"type":"text","text":"a"}', 160_000)),
     "strings": lambda: user(listed('"abcdefgh"', 1_900_000)),
     "numbers": lambda: user(listed("1234567", 1_900_000)),
     "calls": lambda: f'{{"role":"assistant","content":[{",".join(CALL % number for number in range(10_000))}]}}',
