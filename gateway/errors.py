@@ -9,6 +9,7 @@
     ├── SearchFailed                a search did not work (gateway.tools.base, beside its causes)
     └── RequestError                answers a client's request
         ├── InvalidRequest          400
+        │   └── ThreadUnsupported       a conversation that the server is to hold
         ├── AuthenticationFailed    401
         ├── NotFound                404
         ├── MethodNotAllowed        405
@@ -30,6 +31,7 @@ wrong and where; it never holds a key, prompt text or an upstream address.
 """
 
 import json
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 ERROR_TYPES: dict[int, str] = {
@@ -58,9 +60,12 @@ def error_type(status: int) -> str:
     return "invalid_request_error" if 400 <= status < 500 else "api_error"
 
 
-def error_body(kind: str, message: str) -> dict[str, object]:
+def error_body(kind: str, message: str, details: Mapping[str, object] | None = None) -> dict[str, object]:
     """The error envelope as a JSON object."""
-    return {"type": "error", "error": {"type": kind, "message": message}}
+    error: dict[str, object] = {"type": kind, "message": message}
+    if details is not None:
+        error["details"] = details
+    return {"type": "error", "error": error}
 
 
 class MessagesGatewayError(Exception):
@@ -92,9 +97,11 @@ class RequestError(MessagesGatewayError):
     """An error that answers a client's request.
 
     ``status`` is the HTTP status, ``message`` the sentence for the client, ``headers`` extra response headers.
+    ``details`` is what a program may want to know of the error, None where there is no more to it.
     """
 
     status: ClassVar[int] = 500
+    details: ClassVar[Mapping[str, object] | None] = None
 
     def __init__(self, message: str, *, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(message)
@@ -113,13 +120,24 @@ class RequestError(MessagesGatewayError):
 
     def body(self) -> bytes:
         """The JSON error envelope, UTF-8."""
-        return json.dumps(error_body(self.type, self.message), ensure_ascii=False).encode("utf-8", "replace")
+        body = error_body(self.type, self.message, self.details)
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 class InvalidRequest(RequestError):
     """400: the request has something the gateway must read and cannot."""
 
     status = 400
+
+
+class ThreadUnsupported(InvalidRequest):
+    """400: the request asks for a conversation that the server holds (``thread``), or goes on with one.
+
+    Nothing here holds any. The ``details`` are Anthropic's (``ThreadUnsupportedRequestErrorDetails`` in their SDKs):
+    a client that reads them sends its whole history from then on.
+    """
+
+    details: ClassVar = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 class AuthenticationFailed(RequestError):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ThreadUnsupported
 from gateway.tokens import TokenFields, read_token_fields
 from gateway.turn import Holds, Mode, Turn, TurnRules, jsonvalue, look, read_ours, translate_body
 
@@ -35,9 +35,12 @@ def classify(
 
     ``holds`` is what was found in it, if that was looked for already; ``mode`` is what upstream is given of deferred
     tools. Raises :class:`~gateway.errors.InvalidRequest` for a token field that is unsound, and for what must be read
-    and cannot.
+    and cannot, and :class:`~gateway.errors.ThreadUnsupported`: an upstream that ignores the field would answer the last
+    messages of a conversation as if they were all.
     """
     holds = holds or look(body, rules.kinds, rules.aliases)
+    if holds.thread:
+        raise ThreadUnsupported("thread: conversations are not held here; send all the messages, and no thread")
     tokens = _read_tokens(body) if holds.tokens else None
     request = read_ours(body, rules, mode if holds.deferred else None) if holds.ours else None
     if request is None and tokens is not None and holds.deferred:

@@ -22,11 +22,13 @@ class Holds(NamedTuple):
     """What a request holds. ``ours``: a gateway tool may be declared, or a block of ours is in the history.
 
     ``tokens``: a token field is used. ``deferred``: a tool is deferred, or the conversation speaks of tools.
+    ``thread``: the conversation is one that the server is to hold.
     """
 
     ours: bool
     tokens: bool
     deferred: bool = False
+    thread: bool = False
 
 
 def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
@@ -38,7 +40,8 @@ def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
     except UNREADABLE:
         return HOLDS_NOTHING
     changes, deferred = _speaks_of_tools(probe)
-    return Holds(changes or _holds_ours(probe, kinds, aliases), probe.asks_for_tokens, deferred)
+    ours = changes or _holds_ours(probe, kinds, aliases)
+    return Holds(ours, probe.asks_for_tokens, deferred, probe.thread is not None)
 
 
 HOLDS_NOTHING = Holds(ours=False, tokens=False)
@@ -63,13 +66,19 @@ class _Message(msgspec.Struct):
     content: str | list[_Block] | None = None
 
 
-class _Probe(TokenProbe):
+class _Plain(TokenProbe):
+    """The members that are read whatever they are."""
+
+    thread: Any = None
+
+
+class _Probe(_Plain):
     tools: list[_Tool] | None = None
     messages: list[_Message] | None = None
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
-_TOKENS = msgspec.json.Decoder(TokenProbe)
+_PLAIN = msgspec.json.Decoder(_Plain)
 _SPEAKING = frozenset({ADDITION, REMOVAL, REFERENCE, SEARCH_RESULT})
 
 
@@ -138,21 +147,23 @@ def _is_read(block: object, kinds: Kinds) -> bool:
 def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
     """The same of a body whose ``tools`` or ``messages`` have members of other types than the usual."""
     fields = jsonvalue.read_fields(body)
-    try:
-        tokens = fields is not None and _TOKENS.decode(body).asks_for_tokens
-    except UNREADABLE:
-        fields = None
     if fields is None:
         return HOLDS_NOTHING
     try:
+        plain = _PLAIN.decode(body)
+    except UNREADABLE:
+        return HOLDS_NOTHING
+    tokens, thread = plain.asks_for_tokens, plain.thread is not None
+    try:
         tools, messages = (jsonvalue.read(fields.get(name, b"null")) for name in ("tools", "messages"))
     except jsonvalue.Unreadable:
-        return Holds(ours=False, tokens=tokens)
+        return Holds(ours=False, tokens=tokens, thread=thread)
     try:
         ours = read_tools(tools, kinds, aliases, definitions(messages)) != Declared()
     except InvalidRequest:
         ours = True
-    return Holds(ours or _in_history(messages, kinds), tokens, has_deferred(tools, messages))
+    return Holds(ours or _in_history(messages, kinds), tokens, has_deferred(tools, messages), thread)
+
 
 
 def _in_history(messages: Any, kinds: Kinds) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ThreadUnsupported
 from gateway.handling.classify import classify
 from gateway.tokens import TokenFields
 from gateway.turn import TurnRules
@@ -73,3 +73,35 @@ def test_whether_the_client_wants_a_stream() -> None:
 def test_an_unsound_token_field_is_told_before_the_loop_begins() -> None:
     with pytest.raises(InvalidRequest, match="return_logprob: must be true or false"):
         classify(body(tools=[SEARCH], return_logprob=1), RULES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        body(thread={"type": "create"}),
+        body(thread={"type": "continue", "previous_message_id": "msg_1"}, tools=[SEARCH]),
+        body(thread=False, tools=[BASH]),
+        body(thread="x", return_token_ids=True),
+        body(thread={}, tools=7),
+        body(thread={}, messages=[7], return_token_ids=True),
+        body(messages=7, tools=[SEARCH], thread=[]),
+    ],
+)
+def test_a_conversation_that_the_server_is_to_hold(data: bytes) -> None:
+    with pytest.raises(ThreadUnsupported):
+        classify(data, RULES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        body(thread=None),
+        body(metadata={"thread": {"type": "create"}}),
+        body(messages=[{"role": "user", "content": '"thread":{"type":"create"}'}]),
+        body(messages=[{"role": "user", "content": [{"type": "text", "text": "x", "thread": {}}], "thread": {}}]),
+        body(tools=[{**BASH, "thread": {}}]),
+        b'{"thread":{"type":"create"},"thread":null}',
+    ],
+)
+def test_a_thread_is_looked_for_at_top_level_alone(data: bytes) -> None:
+    assert classify(data, RULES) == (None, None)

@@ -21,6 +21,7 @@ SAID_BY = frozenset(
         "RequestError",
         "RequestTooLarge",
         "SettingsError",
+        "ThreadUnsupported",
         "UpstreamBroken",
         "UpstreamTimeout",
         "UpstreamUnreachable",
