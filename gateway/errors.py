@@ -26,8 +26,8 @@
 Beside it stands one error of a library's kind, a ``ValueError`` that never leaves the core:
 :class:`gateway.turn.jsonvalue.Unreadable`. The recorder has a hierarchy of its own.
 
-The envelope is Anthropic's: ``{"type": "error", "error": {"type": ..., "message": ...}}``. A message names what was
-wrong and where; it never holds a key, prompt text or an upstream address.
+The envelope is Anthropic's: ``{"type": "error", "error": {"type": ..., "message": ...}, "request_id": ...}``. A message
+names what was wrong and where; it never holds a key, prompt text or an upstream address.
 """
 
 import json
@@ -60,12 +60,17 @@ def error_type(status: int) -> str:
     return "invalid_request_error" if 400 <= status < 500 else "api_error"
 
 
-def error_body(kind: str, message: str, details: Mapping[str, object] | None = None) -> dict[str, object]:
+def error_body(
+    kind: str, message: str, *, request_id: str | None = None, details: Mapping[str, object] | None = None
+) -> dict[str, object]:
     """The error envelope as a JSON object."""
     error: dict[str, object] = {"type": kind, "message": message}
     if details is not None:
         error["details"] = details
-    return {"type": "error", "error": error}
+    body: dict[str, object] = {"type": "error", "error": error}
+    if request_id is not None:
+        body["request_id"] = request_id
+    return body
 
 
 class MessagesGatewayError(Exception):
@@ -118,9 +123,14 @@ class RequestError(MessagesGatewayError):
         """What Anthropic's clients go by: that asking again cannot mend it, where it cannot. They try again else."""
         return ((b"x-should-retry", b"false"),) if 400 <= self.status < 500 and self.status not in _MEND else ()
 
-    def body(self) -> bytes:
+    def fields(self, request_id: str) -> list[tuple[bytes, bytes]]:
+        """The header fields of the answer to the request of that id, but for its length."""
+        named = [(b"content-type", b"application/json"), (b"request-id", request_id.encode("latin-1"))]
+        return [*named, *self.headers, *self.advice]
+
+    def body(self, request_id: str) -> bytes:
         """The JSON error envelope, UTF-8."""
-        body = error_body(self.type, self.message, self.details)
+        body = error_body(self.type, self.message, request_id=request_id, details=self.details)
         return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -234,7 +234,7 @@ def test_the_parsers_of_a_model_are_those_that_serve_would_choose() -> None:
 def test_the_log_line_has_the_fields_that_are_described() -> None:
     output = io.StringIO()
     RequestLog("info", "text", output).turns_ended(
-        [Record("/v1/messages", model="qwen3", tools={"web_search": 1})], in_flight=0
+        [Record("/v1/messages", client_id="x", traceparent="x", model="qwen3", tools={"web_search": 1})], in_flight=0
     )
     written = re.findall(r"(\w+)=", output.getvalue())
     (shown,) = [fence.text for fence in all_fences("text") if fence.page.name == "operating.md"]

@@ -31,6 +31,7 @@ class Ledger:
         self._open += 1
         self._arm()
         record = Record(route)
+        record.comes_with(scope["headers"])
         if self._observers.turn_began:
             begun = TurnBegun(scope["method"], scope["raw_path"], scope["headers"])
             for tell in self._observers.turn_began:

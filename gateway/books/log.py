@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from gateway.books.observer import Observer
-from gateway.books.record import Record
+from gateway.books.record import LONGEST_ID, Record
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _WARNED = frozenset({"upstream_error", "upstream_unreachable", "timeout", "cut", "overloaded", "gateway_error"})
@@ -58,8 +58,19 @@ def _line_as_text(level: str, record: Record) -> str:
         f"rounds={record.rounds} tools={_tools(record.tools)} "
         f"upstream_ms={record.upstream_ms:.1f} total_ms={record.total_ms:.1f} "
         f"input_tokens={'-' if record.input_tokens is None else record.input_tokens} "
-        f"output_tokens={'-' if record.output_tokens is None else record.output_tokens}"
+        f"output_tokens={'-' if record.output_tokens is None else record.output_tokens} "
+        f"request_id={_id_as_text(record.request_id)}{_called(record)}"
     )
+
+
+def _called(record: Record) -> str:
+    """What the client calls the request, where it does."""
+    words = ""
+    if record.client_id:
+        words += f" x_request_id={_id_as_text(record.client_id)}"
+    if record.traceparent:
+        words += f" traceparent={_id_as_text(record.traceparent)}"
+    return words
 
 
 def _line_as_json(level: str, record: Record) -> str:
@@ -70,13 +81,16 @@ def _line_as_json(level: str, record: Record) -> str:
         "route": record.route,
         "status": record.status,
         "outcome": record.outcome,
-        "model": _model(record.model[:_LONGEST_NAME]),
+        "model": _printable(record.model[:_LONGEST_NAME]),
         "rounds": record.rounds,
         "tools": record.tools,
         "upstream_ms": round(record.upstream_ms, 1),
         "total_ms": round(record.total_ms, 1),
         "input_tokens": record.input_tokens,
         "output_tokens": record.output_tokens,
+        "request_id": _printable(record.request_id[:LONGEST_ID]),
+        "x_request_id": _printable(record.client_id[:LONGEST_ID]) or None,
+        "traceparent": _printable(record.traceparent[:LONGEST_ID]) or None,
     }
     return msgspec.json.encode(fields).decode()
 
@@ -86,14 +100,18 @@ def _tools(counts: Mapping[str, int]) -> str:
     return ",".join(name if count == 1 else f"{name}×{count}" for name, count in counts.items()) or "-"  # noqa: RUF001
 
 
-def _model(name: str) -> str:
-    """The client's word for the model, which may be anything, without what breaks a line or moves a cursor."""
+def _printable(name: str) -> str:
+    """A word of somebody else's, which may be anything, without what breaks a line or moves a cursor."""
     return name if name.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
 
 
 @lru_cache(maxsize=64)
 def _model_as_text(name: str) -> str:
-    return _text(_model(name))
+    return _text(_printable(name))
+
+
+def _id_as_text(name: str) -> str:
+    return _text(_printable(name[:LONGEST_ID]))
 
 
 def describe(error: BaseException) -> dict[str, str]:

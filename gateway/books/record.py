@@ -1,9 +1,12 @@
 """What is noticed of a request, for its log line and the metrics."""
 
 import re
+import secrets
+import string
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +14,18 @@ import msgspec
 
 from gateway.books.outcome import Outcome, outcome_of, outcome_of_status
 from gateway.errors import MessagesGatewayError, RequestError
+
+LONGEST_ID = 100
+"""Characters that are kept of an id that is not the gateway's own; most have 36, a traceparent 55."""
+
+
+_PROCESS = "".join(secrets.choice(string.ascii_lowercase) for _ in range(14))  # no digits: no id looks like a port
+_NUMBERS = count(1 << 20)  # all of one length
+
+
+def new_request_id() -> str:
+    """An id that no other request has, of this process or another; it costs a tenth of a random one."""
+    return f"req_{_PROCESS}{next(_NUMBERS):x}"
 
 
 @dataclass(slots=True, eq=False)
@@ -21,13 +36,17 @@ class Record:
     proxy. ``rounds`` counts upstream requests, ``tools`` how often each kind of gateway tool was run, ``upstream_ms``
     is the time from sending to the last byte, summed over rounds; token counts are None where upstream gave none.
     ``answered``: the response head has gone to the client, ``status`` in it. ``quiet``: one of the requests that
-    probes send all day.
+    probes send all day. ``request_id`` is upstream's (in a turn the first round's) where it gives one in time, else the
+    gateway's own; ``client_id`` and ``traceparent`` are what the client calls the request, "" where it does not.
 
     ``answer_ends`` are the first and last bytes of a proxied answer, ``request`` the body where that may be needed:
     :meth:`look` reads the figures out of them when the request is over.
     """
 
     route: str
+    request_id: str = field(default_factory=new_request_id)
+    client_id: str = ""
+    traceparent: str = ""
     model: str = ""
     turn: bool = False
     quiet: bool = False
@@ -47,6 +66,14 @@ class Record:
 
     # What is asked for
 
+    def comes_with(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """The request's headers, names in lower case."""
+        for name, value in headers:
+            if name == b"x-request-id":
+                self.client_id = value[:LONGEST_ID].decode("latin-1")
+            elif name == b"traceparent":
+                self.traceparent = value[:LONGEST_ID].decode("latin-1")
+
     def is_for(self, route: str, *, quiet: bool = False) -> None:
         """The request's route is known."""
         self.route, self.quiet = route, quiet
@@ -64,6 +91,11 @@ class Record:
         self.request = body
 
     # What upstream and the tools do
+
+    def is_called(self, request_id: bytes | None) -> None:
+        """Upstream's id for the request, if any; once the answer's head has gone, it comes too late."""
+        if request_id and not self.answered:
+            self.request_id = request_id.decode("latin-1")
 
     def asks(self) -> None:
         """Upstream is asked for a round."""

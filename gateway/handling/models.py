@@ -37,6 +37,7 @@ async def _answer(exchange: Exchange, services: Services, view: Callable[[list[S
     with Round(exchange, services, exchange.target) as round_:
         listing = await services.upstream.list_models(exchange.scope["headers"])
         round_.head(listing.status)
+    exchange.record.is_called(header(listing.headers, b"request-id"))
     if listing.status == 200:
         body = json.dumps(view(client_models(listing.served(), services.names))).encode()
         await send_whole(exchange.send, 200, JSON, body)

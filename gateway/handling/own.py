@@ -45,4 +45,4 @@ async def send_json(exchange: Exchange, value: object, status: int = 200) -> Non
 
 
 async def _not_ready(exchange: Exchange, why: str) -> None:
-    await send_json(exchange, error_body(error_type(503), why), 503)
+    await send_json(exchange, error_body(error_type(503), why, request_id=exchange.record.request_id), 503)

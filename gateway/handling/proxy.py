@@ -1,4 +1,7 @@
-"""The fallthrough: bytes in, bytes out. Nothing is held back, nothing added, error bodies pass as they are."""
+"""The fallthrough: bytes in, bytes out. Nothing is held back, error bodies pass as they are.
+
+What is added is a ``request-id`` where upstream sent none.
+"""
 
 from typing import Final
 
@@ -6,7 +9,7 @@ from gateway.asgi import direct_of
 from gateway.errors import UpstreamError
 from gateway.handling.ask import ask, asking_headers
 from gateway.handling.exchange import Exchange, Services
-from gateway.handling.refuse import BODILESS, send_whole
+from gateway.handling.refuse import BODILESS, identified, send_whole
 from gateway.wire.headers import Headers, header, response_headers, without_length
 from gateway.wire.rewrite import NameInStream, name_in_message
 
@@ -30,7 +33,7 @@ async def proxy(exchange: Exchange, services: Services) -> None:
 
 async def _pass_on(exchange: Exchange, asked: ask) -> None:
     response = asked.response
-    headers = response_headers(response.headers)
+    headers = identified(response_headers(response.headers), exchange.record)
     name = exchange.client_model
     if response.status in BODILESS:
         exchange.record.answers(response.status)

@@ -4,7 +4,7 @@ from starlette.types import Message, Send
 
 from gateway.books.record import Record
 from gateway.errors import RequestError
-from gateway.wire.headers import Headers, without_length
+from gateway.wire.headers import Headers, header, without_length
 
 JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -29,14 +29,24 @@ async def refuse(error: RequestError, record: Record, send: Send) -> None:
         record.fails(error)
         return
     record.refuses(error)
-    await send_whole(send, error.status, [*JSON, *error.headers, *error.advice], error.body())
+    await send_whole(send, error.status, error.fields(record.request_id), error.body(record.request_id))
+
+
+def identified(headers: Headers, record: Record) -> Headers:
+    """The head of an answer with its ``request-id``, which is the gateway's own where upstream gave none."""
+    given = header(headers, b"request-id")
+    if given:
+        record.is_called(given)
+        return headers
+    return [*headers, (b"request-id", record.request_id.encode("latin-1"))]
 
 
 def noting(record: Record, send: Send) -> Send:
-    """``send`` that writes down what goes to the client."""
+    """``send`` that writes down what goes to the client, and gives it the request's id."""
 
     async def noted(message: Message) -> None:
         if message["type"] == "http.response.start":
+            message["headers"] = identified(message["headers"], record)
             record.answers(message["status"])
         await send(message)
 

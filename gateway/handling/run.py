@@ -27,7 +27,7 @@ from gateway.handling.memory import Share
 from gateway.tools.slots import calling_for
 from gateway.turn import Call, Out, Outcome, Rounds
 from gateway.upstream import Response
-from gateway.wire.headers import response_headers
+from gateway.wire.headers import header, response_headers
 from gateway.wire.sse import SSEReader
 
 
@@ -83,6 +83,8 @@ class _Run:
     async def _read(self, asked: ask, *, first: bool) -> bool:
         """Whether the round has been read: False where it is to be asked for in another way."""
         rounds, response = self._rounds, asked.response
+        if first:
+            self._exchange.record.is_called(header(response.headers, b"request-id"))
         if response.status != 200:
             await self._not_ok(response)
             return False
@@ -204,6 +206,6 @@ class _Run:
         if rounds.asks_otherwise(response.status, body):
             return
         self._answer.close()
-        headers = response_headers(response.headers)
+        headers = [field for field in response_headers(response.headers) if field[0] != b"request-id"]  # the first's
         told = rounds.refusal(response.status, body)
         raise Refused(response.status, headers if told is body else with_type(headers, JSON_TYPE), told)

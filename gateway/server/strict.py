@@ -8,8 +8,10 @@ and requests to upgrade.
 import re
 
 import httptools
+import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from gateway.books.record import new_request_id
 from gateway.errors import HeadTooLarge, InvalidRequest, RequestError
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -59,7 +61,6 @@ class StrictProtocol(HttpToolsProtocol):
             except httptools.HttpParserUpgrade as upgrade:
                 self._read_on(data, upgrade.args[0])
         except httptools.HttpParserError:
-            self.logger.warning("a client sent what is not HTTP")
             self.send_400_response("")
         else:
             if self._overhead > MAX_HEAD_BYTES:
@@ -176,15 +177,18 @@ class StrictProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: RequestError) -> None:
         """Answer what is not HTTP, if it is its turn to be answered, and end the connection."""
+        request_id = new_request_id()
+        log = structlog.get_logger()
+        log.warning("a client sent what is not HTTP", status=error.status, request_id=request_id)
         waiting = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
         if self.pipeline or (waiting is not None and waiting.response_started):
             self.transport.close()  # an answer is on its way: a second head would stand in its body
         elif waiting is not None and not waiting.more_body:
             waiting.keep_alive = False  # what came behind it is not its fault: it is answered, and nothing after it
         else:
-            body = error.body()
-            advice = b"".join(b"%b: %b\r\n" % field for field in error.advice)
-            head = b"content-type: application/json\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n"
-            self.transport.write(STATUS_LINE[error.status] + head % (advice, len(body)) + body)
+            body = error.body(request_id)
+            fields = [*error.fields(request_id), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+            head = b"\r\n".join([*map(b": ".join, fields), b"", b""])
+            self.transport.write(STATUS_LINE[error.status] + head + body)
             self.transport.close()
         self._deaf = True

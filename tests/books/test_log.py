@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def record(**fields: object) -> Record:
-    made = Record("/v1/messages", ended_at=1796019709.25, status=200)
+    made = Record("/v1/messages", "req_1", ended_at=1796019709.25, status=200)
     for name, value in fields.items():
         setattr(made, name, value)
     return made
@@ -42,9 +42,9 @@ FULL = {
 def test_the_line_as_text() -> None:
     assert lines("text", record(**FULL), record()) == [
         "2026-11-30T06:21:49.250+00:00 info request route=/v1/messages status=200 outcome=ok model=claude-x rounds=2 "
-        "tools=web_search×17,clock upstream_ms=12.3 total_ms=20.0 input_tokens=7 output_tokens=5",  # noqa: RUF001
+        "tools=web_search×17,clock upstream_ms=12.3 total_ms=20.0 input_tokens=7 output_tokens=5 request_id=req_1",  # noqa: RUF001
         "2026-11-30T06:21:49.250+00:00 info request route=/v1/messages status=200 outcome=ok model=- rounds=0 "
-        "tools=- upstream_ms=0.0 total_ms=0.0 input_tokens=- output_tokens=-",
+        "tools=- upstream_ms=0.0 total_ms=0.0 input_tokens=- output_tokens=- request_id=req_1",
     ]
 
 
@@ -59,7 +59,18 @@ def test_the_line_as_json() -> None:
         "outcome": "ok",
         **FULL,
         "upstream_ms": 12.3,
+        "request_id": "req_1",
+        "x_request_id": None,
+        "traceparent": None,
     }
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("name", ["request_id", "client_id", "traceparent"])
+def test_an_id_of_somebody_elses_is_bounded_and_breaks_no_line(form: Literal["text", "json"], name: str) -> None:
+    [line] = lines(form, record(**{name: "a\r\n\x1b b" + "x" * 5000}))
+    assert line.isprintable()
+    assert len(line) < 1000
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -72,7 +83,7 @@ def test_a_name_cannot_break_its_line(form: Literal["text", "json"], model: str)
     assert len(line) < 1500
     if form == "text":
         assert line.count(" outcome=ok model=") == 1
-        assert line.endswith("input_tokens=- output_tokens=-")
+        assert line.endswith("input_tokens=- output_tokens=- request_id=req_1")
 
 
 @pytest.mark.parametrize(

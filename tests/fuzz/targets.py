@@ -205,7 +205,7 @@ def classifier(data: bytes) -> None:
         counted = translate_count(body, RULES)
         assert counted is None or isinstance(json.loads(counted), dict)
     except InvalidRequest as error:
-        refusal = json.loads(error.body())
+        refusal = json.loads(error.body("req_1"))
     else:
         return
     assert refusal["error"]["message"]

@@ -50,7 +50,14 @@ async def test_the_request_reaches_upstream_as_it_was_sent() -> None:
 
 async def test_the_answer_reaches_the_client_as_it_was_sent() -> None:
     body = b'{ "id" : "x",\n"content":[] }'
-    extra = [("set-cookie", "a=1"), ("set-cookie", "b=2"), ("x-request-id", "7"), ("server", "up"), ("date", "then")]
+    extra = [
+        ("set-cookie", "a=1"),
+        ("set-cookie", "b=2"),
+        ("x-request-id", "7"),
+        ("server", "up"),
+        ("date", "then"),
+        ("request-id", "req_up"),
+    ]
     async with (
         ScriptedUpstream(json_answer(body, headers=extra)) as upstream,
         running_gateway(Settings(upstream=upstream.origin)) as gateway,

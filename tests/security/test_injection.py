@@ -159,7 +159,7 @@ async def test_what_a_client_names_stays_in_the_body(name: str) -> None:
             answer = await gateway.client.post("/v1/messages", json={"model": "m", "max_tokens": 9, **more})
             assert answer.status_code == 400
             assert answer.json()["error"]["type"] == "invalid_request_error"
-            assert set(answer.headers) == {"content-type", "content-length", "x-should-retry"}
+            assert set(answer.headers) == {"content-type", "content-length", "request-id", "x-should-retry"}
 
 
 # --- into the event stream --------------------------------------------------------------------------------------------

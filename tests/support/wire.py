@@ -221,6 +221,7 @@ async def own_error() -> Excerpts:
     async with AsyncExitStack() as stack:
         talk = await _talk(stack, _json(ANSWERS))
         _, answer = await talk.send(BASH, {**TYPED, "max_uses": 0})
+        answer = re.sub(r"req_\w+", "req_…", answer)
         return {"answer": f"HTTP {talk.status}\n{answer}\n"}
 
 
