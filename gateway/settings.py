@@ -214,7 +214,11 @@ class Settings(BaseSettings):
     at_max_rounds: Literal["pause", "answer"] = Field(
         "pause", description="How a turn with native tools alone ends at its last round: pause_turn, or an answer."
     )
-    ping_interval_s: Seconds = Field(10, description="Silence on a turn's stream before a ping.")
+    ping_interval_s: Seconds = Field(10, description="Silence on a stream before a ping.")
+    proxy_pings: bool = Field(True, description="No pings on a stream that passes through.")
+    early_head_s: Seconds | None = Field(
+        None, description="A stream of messages begins after that long, though upstream has not begun to answer."
+    )
     connect_timeout_s: Seconds = Field(10, description="For a connection to upstream.")
     first_byte_timeout_s: Seconds = Field(600, description="From the request to upstream's first byte.")
     idle_timeout_s: Seconds = Field(300, description="Between two upstream bytes.")
@@ -275,9 +279,13 @@ REPEATABLE = {"tool_aliases": "--tool-alias", "model_map": "--model-map"}
 """Flags that may be given more than once, a pair each."""
 
 
+NEGATED = {"proxy_pings": "--no-proxy-pings"}
+"""Settings that are on, with the flags that turn them off."""
+
+
 def flag(name: str) -> str:
     """The flag of a setting: ``max_rounds`` -> ``--max-rounds``."""
-    return REPEATABLE.get(name, "--" + name.replace("_", "-"))
+    return NEGATED.get(name) or REPEATABLE.get(name, "--" + name.replace("_", "-"))
 
 
 def variable(name: str) -> str:

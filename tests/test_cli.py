@@ -6,8 +6,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from gateway.commands.options import as_arguments
 from gateway.server import serve as server
-from gateway.settings import REPEATABLE, SECRETS, Settings, flag, variable
+from gateway.settings import NEGATED, REPEATABLE, SECRETS, Settings, flag, variable
 
 
 @pytest.fixture
@@ -44,10 +45,33 @@ def serve_help() -> str:
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_every_setting_but_the_keys_is_a_flag_with_its_variable_in_the_help(name: str) -> None:
     text = serve_help()
-    assert (f"{flag(name)} VALUE" in text) == (name not in SECRETS)
+    assert (f"{flag(name)} VALUE" in text) == (name not in SECRETS and name not in NEGATED)
+    assert (flag(name) in text) == (name not in SECRETS)
     assert variable(name) in text
     if name in REPEATABLE:
         assert "Repeatable." in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "pings"),
+    [
+        ((), {}, True),
+        (("--no-proxy-pings",), {}, False),
+        ((), {"GATEWAY_PROXY_PINGS": "false"}, False),
+        (("--no-proxy-pings",), {"GATEWAY_PROXY_PINGS": "true"}, False),
+    ],
+)
+def test_what_is_on_has_a_flag_that_turns_it_off(
+    served: list[Settings], flags: tuple[str, ...], env: dict[str, str], pings: bool
+) -> None:
+    assert run("serve", *flags, **env).exit_code == 0
+    [settings] = served
+    assert settings.proxy_pings is pings
+
+
+def test_such_a_flag_is_passed_on_as_it_was_typed() -> None:
+    assert as_arguments({"proxy_pings": "false", "port": "9"}) == ["--no-proxy-pings", "--port=9"]
+    assert as_arguments({"proxy_pings": None}) == []
 
 
 @pytest.mark.parametrize("name", sorted(SECRETS))

@@ -60,6 +60,7 @@ DEFAULT_IN_WORDS = {
     "seal_keys": "random",
     "gateway_tools": "all",
     "proxy_paths": "see below",
+    "proxy_pings": "on",
 }
 
 

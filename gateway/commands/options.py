@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gateway.settings import REPEATABLE, SECRETS, Settings, flag, load, variable
+from gateway.settings import NEGATED, REPEATABLE, SECRETS, Settings, flag, load, variable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -20,13 +20,11 @@ def settings_options(command: Command) -> Command:
                 if name in REPEATABLE or field.default is None
                 else f" [{variable(name)}; default: {_shown(field.default)}]"
             )
-            option = click.option(
-                flag(name),
-                name,
-                multiple=name in REPEATABLE,
-                metavar="VALUE",
-                help=f"{field.description}{default or f' [{variable(name)}]'}",
-            )
+            words = f"{field.description}{default or f' [{variable(name)}]'}"
+            if name in NEGATED:
+                option = click.option(flag(name), name, is_flag=True, flag_value="false", default=None, help=words)
+            else:
+                option = click.option(flag(name), name, multiple=name in REPEATABLE, metavar="VALUE", help=words)
             command = option(command)
     path = click.Path(path_type=Path)
     return click.option("--config", type=path, metavar="FILE", help="TOML file with settings by name.")(command)
@@ -42,6 +40,9 @@ def as_arguments(given: Mapping[str, Any]) -> list[str]:
     arguments = []
     for name, value in _flags(given).items():
         option = "--config" if name == "config" else flag(name)
+        if name in NEGATED:
+            arguments.append(option)
+            continue
         for item in value if isinstance(value, tuple) else (value,):
             arguments.append(f"{option}={item}")
     return arguments

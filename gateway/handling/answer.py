@@ -7,13 +7,13 @@ from typing import Protocol
 from gateway.errors import Overloaded, Refused, RequestError, TurnTimeout, error_body, error_type
 from gateway.handling.ask import EVENT_STREAM_TYPE
 from gateway.handling.exchange import Exchange
+from gateway.handling.pings import PING
 from gateway.handling.refuse import send_whole
 from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
 from gateway.wire.headers import Headers, without_length
 from gateway.wire.sse import write_event
 
-PING = write_event("ping", b'{"type":"ping"}')
 EVENT_STREAM: Headers = [(b"content-type", EVENT_STREAM_TYPE), (b"cache-control", b"no-cache")]
 """The head of a stream that begins before upstream has answered."""
 
@@ -77,10 +77,14 @@ async def _in_time(work: Awaitable[None], limit_s: float) -> None:
 
 
 class StreamAnswer:
-    """Server-sent events. Silent for ``ping_interval_s``, it sends a ping."""
+    """Server-sent events. Silent for ``ping_interval_s``, it sends a ping.
 
-    def __init__(self, exchange: Exchange, ping_interval_s: float) -> None:
+    One that is held begins with a ping when it has been silent for ``early_head_s``, by default as long.
+    """
+
+    def __init__(self, exchange: Exchange, ping_interval_s: float, early_head_s: float | None = None) -> None:
         self.started = False
+        self._early_head = ping_interval_s if early_head_s is None else early_head_s
         self._exchange = exchange
         self._interval = ping_interval_s
         self._headers = EVENT_STREAM
@@ -147,7 +151,8 @@ class StreamAnswer:
 
     async def _ping(self) -> None:
         while True:
-            left = self._last + self._interval - self._clock()
+            limit = self._interval if self.started else self._early_head
+            left = self._last + limit - self._clock()
             if left > 0:
                 await asyncio.sleep(left)
             else:

@@ -5,6 +5,7 @@ from gateway.books.record import model_of
 from gateway.errors import InvalidRequest
 from gateway.handling.ask import JSON_TYPE
 from gateway.handling.classify import TokenRequest, classify
+from gateway.handling.early import proxy_early, wants_stream
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.proxy import proxy
 from gateway.handling.refuse import noting
@@ -37,7 +38,7 @@ async def messages(exchange: Exchange, services: Services) -> None:
     elif tokens is not None:
         await _tokens(exchange, services, tokens)
     else:
-        await proxy(exchange, services)
+        await _proxy(exchange, services)
 
 
 async def count_tokens(exchange: Exchange, services: Services) -> None:
@@ -107,7 +108,7 @@ async def _turn(exchange: Exchange, services: Services, turn: Turn, tokens: Toke
 
 async def _tokens(exchange: Exchange, services: Services, tokens: TokenRequest) -> None:
     if await _dialect(exchange, services) == "lmdeploy":
-        await proxy(exchange, services)  # it speaks the fields itself
+        await _proxy(exchange, services)  # it speaks the fields itself
         return
     _note(exchange)
     with services.turnstile:
@@ -120,6 +121,11 @@ async def _tokens(exchange: Exchange, services: Services, tokens: TokenRequest) 
             max_bytes=services.settings.max_turn_bytes,
         )
         await run(round_, exchange, services)
+
+
+async def _proxy(exchange: Exchange, services: Services) -> None:
+    early = services.settings.early_head_s is not None and wants_stream(exchange.body)
+    await (proxy_early if early else proxy)(exchange, services)
 
 
 async def _dialect(exchange: Exchange, services: Services) -> Dialect:

@@ -1,6 +1,7 @@
 """The fallthrough: bytes in, bytes out. Nothing is held back, error bodies pass as they are.
 
-What is added is a ``request-id`` where upstream sent none.
+What is added is a ``request-id`` where upstream sent none, and pings where a stream is silent
+(:mod:`gateway.handling.pings`).
 """
 
 from typing import Final
@@ -9,6 +10,7 @@ from gateway.asgi import direct_of
 from gateway.errors import UpstreamError
 from gateway.handling.ask import ask, asking_headers
 from gateway.handling.exchange import Exchange, Services
+from gateway.handling.pings import Silence, is_between_events, ping_for, silence_of
 from gateway.handling.refuse import BODILESS, identified, send_whole
 from gateway.wire.headers import Headers, header, response_headers, without_length
 from gateway.wire.rewrite import NameInStream, name_in_message
@@ -28,10 +30,11 @@ async def proxy(exchange: Exchange, services: Services) -> None:
     headers = asking_headers(exchange, services, identity=exchange.client_model is not None)
     method = exchange.scope["method"]
     async with ask(exchange, services, method, exchange.target, headers, exchange.body) as asked:
-        await _pass_on(exchange, asked)
+        await give_on(exchange, services, asked)
 
 
-async def _pass_on(exchange: Exchange, asked: ask) -> None:
+async def give_on(exchange: Exchange, services: Services, asked: ask) -> None:
+    """Answer with the answer whose head is here."""
     response = asked.response
     headers = identified(response_headers(response.headers), exchange.record)
     name = exchange.client_model
@@ -42,9 +45,9 @@ async def _pass_on(exchange: Exchange, asked: ask) -> None:
         if response.whole:
             await _give(exchange, response.status, headers, await response.read_chunk())
         else:
-            await _stream(exchange, asked, headers, None)
+            await _stream(exchange, services, asked, headers, None)
     elif (header(headers, b"content-type") or b"").startswith(b"text/event-stream"):
-        await _stream(exchange, asked, without_length(headers), NameInStream(name))
+        await _stream(exchange, services, asked, without_length(headers), NameInStream(name))
     else:
         # Upstream sends a JSON answer when all of it is there, so that waiting for its end costs no time.
         body = name_in_message(await response.read(), name)
@@ -62,11 +65,27 @@ async def _give(exchange: Exchange, status: int, headers: Headers, body: bytes) 
         await exchange.send({"type": "http.response.body", "body": body})
 
 
-async def _stream(exchange: Exchange, asked: ask, headers: Headers, naming: NameInStream | None) -> None:
+async def _stream(
+    exchange: Exchange, services: Services, asked: ask, headers: Headers, naming: NameInStream | None
+) -> None:
+    status = asked.response.status
+    exchange.record.answers(status)
+    await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
+    try:
+        await relay(exchange, asked, naming, Ends(), silence_of(asked.response, headers, services))
+    except UpstreamError as error:
+        exchange.record.fails(error)
+
+
+async def relay(
+    exchange: Exchange, asked: ask, naming: NameInStream | None, ends: "Ends", silence: Silence | None
+) -> None:
+    """The body behind a head that has been sent, to its end; ``ends`` notes what goes by.
+
+    Raises :class:`gateway.errors.UpstreamError`.
+    """
     response = asked.response
-    exchange.record.answers(response.status)
-    await exchange.send({"type": "http.response.start", "status": response.status, "headers": headers})
-    send, direct, ends = exchange.send, direct_of(exchange.scope), _Ends()
+    send, direct = exchange.send, direct_of(exchange.scope)
     more = True
     try:
         while more:
@@ -76,19 +95,23 @@ async def _stream(exchange: Exchange, asked: ask, headers: Headers, naming: Name
                 asked.piece()
                 ends.first = ends.first or chunk[:_END_BYTES]
                 ends.take(chunk)
+            elif more:  # long silent
+                if ends.are_between_events():
+                    await send({"type": "http.response.body", "body": ping_for(exchange), "more_body": True})
+                continue
             if naming is not None:
                 chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
             if chunk or not more:
                 await send({"type": "http.response.body", "body": chunk, "more_body": more})
             if more and direct is not None and response.sink is None and (naming is None or naming.done):
                 response.sink = direct.sink(ends.take)  # a stream: most answers are here whole with their first piece
-    except UpstreamError as error:
-        exchange.record.fails(error)
     finally:
+        if silence is not None:
+            silence.close()
         exchange.record.keeps(ends.first, ends.end())
 
 
-class _Ends:
+class Ends:
     """The beginning of an answer's first piece, and the ends of its last three."""
 
     __slots__ = ("_before", "_earlier", "_last", "first")
@@ -106,3 +129,7 @@ class _Ends:
     def end(self) -> bytes:
         """The last bytes of all."""
         return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
+
+    def are_between_events(self) -> bool:
+        """Whether the stream that they are the ends of has no event begun."""
+        return is_between_events((self._earlier, self._before, self._last))

@@ -38,7 +38,7 @@ async def run(rounds: Rounds, exchange: Exchange, services: Services) -> None:
     """
     answer: ClientAnswer = JsonAnswer(exchange)
     if rounds.stream:
-        answer = StreamAnswer(exchange, services.settings.ping_interval_s)
+        answer = StreamAnswer(exchange, services.settings.ping_interval_s, services.settings.early_head_s)
     exchange.record.names(rounds.model)
     await see_through(_Run(rounds, answer, exchange, services).drive(), answer, exchange, services.settings)
 
@@ -59,7 +59,7 @@ class _Run:
     async def drive(self) -> None:
         """All the rounds, and the calls between them."""
         rounds = self._rounds
-        if self._unfolds:
+        if self._unfolds or (rounds.stream and self._settings.early_head_s is not None):
             self._answer.hold()
         calling_for(self)
         with Share(self._services.memory, rounds.held) as share:

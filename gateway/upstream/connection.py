@@ -70,7 +70,18 @@ class Response:
     ``read_chunk`` returns what it did not. So pieces stay in order, and one that is taken wakes nobody.
     """
 
-    __slots__ = ("_buffered", "_chunks", "_connection", "_error", "_since", "_waiter", "headers", "sink", "status")
+    __slots__ = (
+        "_buffered",
+        "_chunks",
+        "_connection",
+        "_error",
+        "_nudged",
+        "_since",
+        "_waiter",
+        "headers",
+        "sink",
+        "status",
+    )
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
@@ -82,6 +93,21 @@ class Response:
         self._error: UpstreamError | None = None  # told once what came before it has been read
         self._waiter: asyncio.Future[None] | None = None
         self._since = 0.0
+        self._nudged = False
+
+    @property
+    def silent_since(self) -> float:
+        """The loop's time since which nothing has come; of use while ``read_chunk`` waits."""
+        return self._since
+
+    def nudge(self) -> None:
+        """Let a ``read_chunk`` that waits return ``b""``, though the answer has not ended.
+
+        Upstream's silence is not thereby broken: for the idle timeout it goes on.
+        """
+        if self._waiter is not None:
+            self._nudged = True
+            self._wake()
 
     @property
     def whole(self) -> bool:
@@ -96,8 +122,9 @@ class Response:
     async def read_chunk(self) -> bytes:
         """The next body bytes, transfer coding removed, as they arrived; ``b""`` at the end.
 
-        What is already here comes without suspending, in one piece. One caller at a time; cancelling it closes the
-        response. Raises UpstreamTimeout (``idle``) and UpstreamBroken, after the bytes that came before.
+        What is already here comes without suspending, in one piece. ``b""`` comes too where somebody nudged. One caller
+        at a time; cancelling it closes the response. Raises UpstreamTimeout (``idle``) and UpstreamBroken, after the
+        bytes that came before.
         """
         chunks = self._chunks
         if not chunks:
@@ -114,6 +141,7 @@ class Response:
         if self._buffered > BUFFER_LIMIT and self._connection is not None:
             self._connection.resume()
         self._buffered = 0
+        self._nudged = False
         if len(chunks) == 1:
             return chunks.pop()
         data = b"".join(chunks)
@@ -145,7 +173,10 @@ class Response:
     def _wait(self, connection: "Connection") -> "asyncio.Future[None]":
         loop = connection.loop
         waiter = self._waiter = loop.create_future()
-        self._since = loop.time()
+        if self._nudged:
+            self._nudged = False
+        else:
+            self._since = loop.time()
         connection.overhead = 0
         return waiter
 
