@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.books.figures import read_figures
 from gateway.books.outcome import Outcome, outcome_of, outcome_of_status
 from gateway.errors import MessagesGatewayError, RequestError
 
@@ -39,8 +40,8 @@ class Record:
     probes send all day. ``request_id`` is upstream's (in a turn the first round's) where it gives one in time, else the
     gateway's own; ``client_id`` and ``traceparent`` are what the client calls the request, "" where it does not.
 
-    ``answer_ends`` are the first and last bytes of a proxied answer, ``request`` the body where that may be needed:
-    :meth:`look` reads the figures out of them when the request is over.
+    ``answer_ends`` are the first and last bytes of a proxied answer: :meth:`look` reads the tokens out of them
+    when the request is over.
     """
 
     route: str
@@ -62,7 +63,6 @@ class Record:
     started: float = field(default_factory=perf_counter)
     ended_at: float = 0.0
     answer_ends: tuple[bytes, bytes] | None = None
-    request: bytes = b""
 
     # What is asked for
 
@@ -87,8 +87,9 @@ class Record:
         self.turn = True
 
     def passes(self, body: bytes) -> None:
-        """The proxy answers. ``body`` may be needed for the model's name, until an answer has told it."""
-        self.request = body
+        """The proxy answers; ``body`` names the model, where that is not known yet."""
+        if not self.model and body:
+            self.model = model_of(body)
 
     # What upstream and the tools do
 
@@ -125,8 +126,6 @@ class Record:
         self.status = status
         if not self.left:
             self.outcome = outcome_of_status(status)
-        if status < 400:
-            self.request = b""  # the answer names the model
 
     def fails(self, error: MessagesGatewayError) -> None:
         """What was being done for the client ended in ``error``."""
@@ -150,31 +149,22 @@ class Record:
         self.ended_at = time.time()
 
     def look(self) -> None:
-        """Take model and tokens from the bytes that were kept, and let go of those.
-
-        A quote inside a JSON string is escaped, so that generated text cannot be taken for a member.
-        """
-        if self.answer_ends is not None:
-            beginning, end = self.answer_ends
-            self.input_tokens = _last_number(end, *_INPUT_TOKENS)
-            self.output_tokens = _last_number(end, *_OUTPUT_TOKENS)
-            # rfind takes a third of the time that "in" does, and the pattern a hundred times as long
-            if self.outcome == "ok" and end.rfind(b"event: error") >= 0 and _ERROR_EVENT.search(end):
-                self.outcome = "upstream_error"
-            if not self.model:
-                at = beginning.find(b'"model"')
-                found = _NAME.match(beginning, at + len(b'"model"')) if at >= 0 else None
-                self.model = found[1].decode("utf-8", "replace") if found else ""
-        if not self.model and self.request:
-            self.model = model_of(self.request)
-        self.answer_ends, self.request = None, b""
+        """Take the tokens from the bytes that were kept, and let go of those."""
+        if self.answer_ends is None:
+            return
+        beginning, end = self.answer_ends
+        self.input_tokens, self.output_tokens = read_figures(beginning, end)
+        # rfind takes a third of the time that "in" does, and the pattern a hundred times as long
+        if self.outcome == "ok" and end.rfind(b"event: error") >= 0 and _ERROR_EVENT.search(end):
+            self.outcome = "upstream_error"
+        self.answer_ends = None
 
 
 def model_of(body: bytes) -> str:
     """The model that a Messages body names, empty if none."""
     try:
         return _PROBE.decode(body).model
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 
 
@@ -182,26 +172,9 @@ def _tokens(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 10**15 else None
 
 
-def _last_number(end: bytes, *patterns: re.Pattern[bytes]) -> int | None:
-    for pattern in patterns:
-        found = pattern.match(end)
-        if found:
-            return int(found[1])
-    return None
-
-
-def _member(name: bytes) -> re.Pattern[bytes]:
-    """The last member of that name whose value is a number."""
-    return re.compile(rb'.*"%b"\s*:\s*(\d{1,15})' % name, re.DOTALL)
-
-
 class _Probe(msgspec.Struct):
     model: str = ""
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
-_INPUT_TOKENS = _member(b"input_tokens"), _member(b"prompt_tokens")
-_OUTPUT_TOKENS = _member(b"output_tokens"), _member(b"completion_tokens")
-"""As the Messages API calls them, or else as OpenAI's routes do."""
-_NAME = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
 _ERROR_EVENT = re.compile(rb"(?:^|[\r\n])event: error[\r\n]")

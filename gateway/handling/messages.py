@@ -25,6 +25,7 @@ async def messages(exchange: Exchange, services: Services) -> None:
     await _apply_rules(exchange, services)
     body, rules = exchange.body, services.rules
     holds = await aside(look, body, rules.kinds, rules.aliases) if large else look(body, rules.kinds, rules.aliases)
+    exchange.record.names(exchange.client_model or holds.model)
     mode = await _mode(exchange, services) if holds.deferred else "expand"
     if large:
         turn, tokens = await aside(classify, body, rules, exchange.client_model, holds, mode)
@@ -48,6 +49,7 @@ async def count_tokens(exchange: Exchange, services: Services) -> None:
         await _apply_rules(exchange, services)
         body, rules = exchange.body, services.rules
         holds = await aside(look, body, rules.kinds, rules.aliases) if large else look(body, rules.kinds, rules.aliases)
+        exchange.record.names(exchange.client_model or holds.model)
         mode = await _mode(exchange, services) if holds.deferred else "expand"
         await _translate(exchange, services, holds, mode, large=large)
     await proxy(exchange, services)
@@ -134,6 +136,4 @@ async def _dialect(exchange: Exchange, services: Services) -> Dialect:
 
 def _note(exchange: Exchange) -> None:
     """For the record: an answer that the gateway makes itself."""
-    record = exchange.record
-    record.names(exchange.client_model or model_of(exchange.body))
-    exchange.send = noting(record, exchange.send)
+    exchange.send = noting(exchange.record, exchange.send)

@@ -23,12 +23,14 @@ class Holds(NamedTuple):
 
     ``tokens``: a token field is used. ``deferred``: a tool is deferred, or the conversation speaks of tools.
     ``thread``: the conversation is one that the server is to hold.
+    ``model`` is the one that is asked for, "" where none is named.
     """
 
     ours: bool
     tokens: bool
     deferred: bool = False
     thread: bool = False
+    model: str = ""
 
 
 def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
@@ -41,7 +43,7 @@ def look(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds:
         return HOLDS_NOTHING
     changes, deferred = _speaks_of_tools(probe)
     ours = changes or _holds_ours(probe, kinds, aliases)
-    return Holds(ours, probe.asks_for_tokens, deferred, probe.thread is not None)
+    return Holds(ours, probe.asks_for_tokens, deferred, probe.thread is not None, probe.name)
 
 
 HOLDS_NOTHING = Holds(ours=False, tokens=False)
@@ -70,6 +72,12 @@ class _Plain(TokenProbe):
     """The members that are read whatever they are."""
 
     thread: Any = None
+    model: Any = None
+
+    @property
+    def name(self) -> str:
+        """The model that is asked for."""
+        return self.model if type(self.model) is str else ""
 
 
 class _Probe(_Plain):
@@ -157,13 +165,12 @@ def _look_closer(body: bytes, kinds: Kinds, aliases: Mapping[str, str]) -> Holds
     try:
         tools, messages = (jsonvalue.read(fields.get(name, b"null")) for name in ("tools", "messages"))
     except jsonvalue.Unreadable:
-        return Holds(ours=False, tokens=tokens, thread=thread)
+        return Holds(ours=False, tokens=tokens, thread=thread, model=plain.name)
     try:
         ours = read_tools(tools, kinds, aliases, definitions(messages)) != Declared()
     except InvalidRequest:
         ours = True
-    return Holds(ours or _in_history(messages, kinds), tokens, has_deferred(tools, messages), thread)
-
+    return Holds(ours or _in_history(messages, kinds), tokens, has_deferred(tools, messages), thread, plain.name)
 
 
 def _in_history(messages: Any, kinds: Kinds) -> bool:

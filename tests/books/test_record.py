@@ -24,19 +24,19 @@ def looked(beginning: bytes, end: bytes, **fields: object) -> Record:
 def test_a_json_answers_figures(indent: int | None) -> None:
     body = json.dumps(message(TALK, model="qwen3", input_tokens=7, output_tokens=5), indent=indent).encode()
     record = looked(body, body)
-    assert (record.model, record.input_tokens, record.output_tokens, record.outcome) == ("qwen3", 7, 5, "ok")
+    assert (record.input_tokens, record.output_tokens, record.outcome) == (7, 5, "ok")
 
 
 def test_a_streams_figures() -> None:
     stream = b"".join(map(encode_event, sse(TALK, tool_use("x", {"model": "no"}), input_tokens=7, output_tokens=5)))
     record = looked(stream[:2048], stream[-2048:])
-    assert (record.model, record.input_tokens, record.output_tokens, record.outcome) == ("qwen3", 7, 5, "ok")
+    assert (record.input_tokens, record.output_tokens, record.outcome) == (7, 5, "ok")
 
 
 def test_the_figures_of_the_openai_routes() -> None:
     body = b'{"id":"x","model":"qwen3","choices":[],"usage":{"prompt_tokens": 7, "completion_tokens": 5}}'
     record = looked(body, body)
-    assert (record.model, record.input_tokens, record.output_tokens) == ("qwen3", 7, 5)
+    assert (record.input_tokens, record.output_tokens) == (7, 5)
 
 
 def test_the_messages_apis_names_come_before_openais() -> None:
@@ -62,14 +62,44 @@ def test_an_error_event_is_upstreams_error(end: bytes) -> None:
     assert looked(b"", end, outcome="client_gone").outcome == "client_gone"
 
 
-def test_a_request_whose_answer_names_no_model_does() -> None:
-    record = looked(b"no", b"no", request=b'{"messages":[],"model":"nope"}')
-    assert record.model == "nope"
-    assert record.request == b""
+def test_the_request_names_the_model_and_no_answer_does() -> None:
+    record = Record("/v1/messages")
+    record.passes(b'{"messages":[],"model":"qwen3"}')
+    body = b'{"content":[{"type":"tool_use","input":{"model":"no"}}],"model":"other"}'
+    record.keeps(body, body)
+    record.look()
+    assert record.model == "qwen3"
 
 
 def test_the_name_that_is_known_stays() -> None:
-    assert looked(b'{"model":"qwen3"}', b"", model="claude").model == "claude"
+    record = Record("/v1/messages", model="claude")
+    record.passes(b'{"model":"qwen3"}')
+    assert record.model == "claude"
+
+
+INPUT = b'{"usage":{"input_tokens":77,"output_tokens":88}}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"usage":{"input_tokens":7,"output_tokens":5},"content":[{"input":%b}]}' % INPUT,
+        b'{"content":[{"input":%b}],"usage":{"input_tokens":7,"output_tokens":5}}' % INPUT,
+        b'{"content":[{"text":"\\"usage\\":{\\"input_tokens\\":77}"}],"usage":{"input_tokens":7,"output_tokens":5},"x":"usage"}',
+        b'data: {"usage":{"input_tokens":7,"output_tokens":5}}\n\ndata: {"content_block":{"input":%b}}\n\n' % INPUT,
+        b'data: {"message":{"usage":{"input_tokens":7}}}\n\ndata: {"usage":{"output_tokens":5}}\n\n',
+        b'data: {"response":{"usage":{"input_tokens":7,"output_tokens":5}}}\n\ndata: [DONE]\n\n',
+    ],
+)
+def test_a_tools_input_is_no_usage(body: bytes) -> None:
+    record = looked(body, body)
+    assert (record.input_tokens, record.output_tokens) == (7, 5)
+
+
+def test_where_a_tools_input_hides_the_usage_there_are_no_figures() -> None:
+    end = b'{"input":{"a":[%b]}}' % b",".join([INPUT] * 9)
+    record = looked(b'{"x":', end)
+    assert (record.input_tokens, record.output_tokens) == (None, None)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"model":5}', b'{"model"', b"[" * 100_000, b'{"x":1}', b"\xff"])
