@@ -221,8 +221,7 @@ async def own_error() -> Excerpts:
     async with AsyncExitStack() as stack:
         talk = await _talk(stack, _json(ANSWERS))
         _, answer = await talk.send(BASH, {**TYPED, "max_uses": 0})
-        answer = re.sub(r"req_\w+", "req_…", answer)
-        return {"answer": f"HTTP {talk.status}\n{answer}\n"}
+        return {"answer": _sealed(f"HTTP {talk.status}\n{answer}\n")}
 
 
 async def think_text() -> Excerpts:
@@ -246,7 +245,7 @@ async def unknown_tool() -> Excerpts:
     async with AsyncExitStack() as stack:
         talk = await _talk(stack, _json(ANSWERS))
         _, answer = await talk.send({"type": "code_execution_20250825", "name": "code_execution"})
-        return {"answer": f"HTTP {talk.status}\n{answer}\n"}
+        return {"answer": _sealed(f"HTTP {talk.status}\n{answer}\n")}
 
 
 async def elsewhere() -> Excerpts:
@@ -328,7 +327,8 @@ def _written(value: Any, indent: str) -> str:
 
 
 def _sealed(shown: str) -> str:
-    """With what is different every time left out: sealed results."""
+    """With what is different every time left out: request ids and sealed results."""
+    shown = re.sub(r"req_\w+", "req_…", shown)
     return re.sub(r'("encrypted_content": ?")[^"]+"', r'\1…"', shown)
 
 
