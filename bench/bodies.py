@@ -2,13 +2,17 @@
 
 `claude_code` has the shape and size of what Claude Code 2.1 sends: 24 function tools (its own `WebSearch` among them,
 which is the client's as long as no alias says otherwise), three system blocks, `cache_control`, adaptive thinking.
+`long_session` is the same after many tool calls; `native_history` a conversation full of search results.
 """
 
 import json
 import random
 from typing import Any
 
+from gateway.turn import Sealer
+
 MODEL = "qwen3"
+SEAL_KEY = "bench"  # of the gateway under test, so that it can open what a history here holds
 
 WORDS = (
     *("a", "the", "file", "path", "name", "value", "line", "list", "text", "tool", "call", "result", "state"),
@@ -46,6 +50,7 @@ TOOLS = {
     "Write": (240, 367),
 }
 
+NATIVE_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 WEB_SEARCH = {
     "name": "web_search",
     "description": "Search the web for current information.",
@@ -55,6 +60,8 @@ WEB_SEARCH = {
         "required": ["query"],
     },
 }
+
+QUESTION = {"role": "user", "content": "What is the latest stable Rust release?"}
 
 
 def small() -> bytes:
@@ -71,14 +78,75 @@ def stream() -> bytes:
 
 def loop() -> bytes:
     """A streamed request that declares `web_search` as a function: a server with a tool loop answers it in the loop."""
-    question = {"role": "user", "content": "What is the latest stable Rust release?"}
+    return _encode({"model": MODEL, "max_tokens": 4096, "stream": True, "messages": [QUESTION], "tools": [WEB_SEARCH]})
+
+
+def native() -> bytes:
+    """The same with the typed tool: the client sees the search and its result."""
     return _encode(
-        {"model": MODEL, "max_tokens": 4096, "stream": True, "messages": [question], "tools": [WEB_SEARCH]},
+        {"model": MODEL, "max_tokens": 4096, "stream": True, "messages": [QUESTION], "tools": [NATIVE_SEARCH]}
     )
 
 
-def claude_code() -> bytes:
-    """A streamed request of Claude Code's shape and size, 75 KB; nothing in it is a server's own."""
+def claude_code(*, search: bool = False) -> bytes:
+    """A streamed request of Claude Code's shape and size, 75 KB.
+
+    Nothing in it is a server's own, unless `search`: then `web_search` is declared too, and its question is the last.
+    """
+    return _encode(_claude_code(search))
+
+
+def long_session(kilobytes: int, *, search: bool = False) -> bytes:
+    """The same after as many calls of the client's tools as make that size."""
+    filler = random.Random(2)
+    body = _claude_code(search)
+    room = kilobytes * 1000 - len(_encode(body))
+    while room > 0:
+        call = f"toolu_{len(body['messages'])}"
+        command = {"command": _prose(filler, 80), "description": _prose(filler, 40)}
+        step = [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": _prose(filler, 200)},
+                    {"type": "tool_use", "id": call, "name": "Bash", "input": command},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": call, "content": _prose(filler, 3000)}],
+            },
+        ]
+        body["messages"] += step
+        room -= len(_encode(step))
+    body["messages"].append({"role": "user", "content": "What is the latest stable Rust release?"})
+    return _encode(body)
+
+
+def native_history(messages: int) -> bytes:
+    """A streamed request of about 7 KB a message: every second one an answer with a search and its sealed results."""
+    filler, sealer = random.Random(3), Sealer([SEAL_KEY])
+    said: list[dict[str, Any]] = []
+    for number in range(messages // 2):
+        call = f"srvtoolu_h{number}"
+        pages = [(f"https://example.com/{number}/{page}", _prose(filler, 60)) for page in range(8)]
+        sealed = sealer.seal(_prose(filler, 8000), call, pages)
+        results = [
+            {"type": "web_search_result", "url": url, "title": title, "page_age": None, "encrypted_content": secret}
+            for (url, title), secret in zip(pages, sealed, strict=True)
+        ]
+        search = {"type": "server_tool_use", "id": call, "name": "web_search", "input": {"query": _prose(filler, 40)}}
+        answer = [
+            search,
+            {"type": "web_search_tool_result", "tool_use_id": call, "content": results},
+            {"type": "text", "text": _prose(filler, 1000)},
+        ]
+        said += [{"role": "user", "content": _prose(filler, 200)}, {"role": "assistant", "content": answer}]
+    said.append(QUESTION)
+    return _encode({"model": MODEL, "max_tokens": 4096, "stream": True, "messages": said, "tools": [NATIVE_SEARCH]})
+
+
+def _claude_code(search: bool) -> dict[str, Any]:
     filler = random.Random(1)
     cached = {"cache_control": {"type": "ephemeral"}}
     question = [
@@ -90,30 +158,25 @@ def claude_code() -> bytes:
         {"type": "text", "text": _prose(filler, 61), **cached},
         {"type": "text", "text": _prose(filler, 5560), **cached},
     ]
-    return _encode(
-        {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": question}, {"role": "system", "content": _prose(filler, 6061)}],
-            "system": system,
-            "tools": [
-                {
-                    "name": name,
-                    "description": _prose(filler, description),
-                    "input_schema": _schema(filler, schema),
-                }
-                for name, (description, schema) in TOOLS.items()
-            ],
-            "metadata": {"user_id": '{"device_id":"0","account_uuid":"","session_id":"0"}'},
-            "max_tokens": 32000,
-            "thinking": {"type": "adaptive"},
-            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
-            "output_config": {"effort": "high"},
-            "stream": True,
-        }
-    )
+    tools: list[dict[str, Any]] = [
+        {"name": name, "description": _prose(filler, description), "input_schema": _schema(filler, schema)}
+        for name, (description, schema) in TOOLS.items()
+    ]
+    return {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": question}, {"role": "system", "content": _prose(filler, 6061)}],
+        "system": system,
+        "tools": [*tools, WEB_SEARCH] if search else tools,
+        "metadata": {"user_id": '{"device_id":"0","account_uuid":"","session_id":"0"}'},
+        "max_tokens": 32000,
+        "thinking": {"type": "adaptive"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "output_config": {"effort": "high"},
+        "stream": True,
+    }
 
 
-def _encode(body: dict[str, Any]) -> bytes:
+def _encode(body: object) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import httptools
 
-DELTA = re.compile(rb'"text": ?" ?(\d+)\.(\d+)\.(\d+)"')
+DELTA = re.compile(rb'"(?:text|thinking|partial_json)": ?" ?(\d+)\.(\d+)\.(\d+)"')
 
 
 def post(body: bytes, path: bytes = b"/v1/messages") -> bytes:
@@ -38,8 +38,7 @@ class Exchange(asyncio.Protocol):
         self.parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
+        _settle(self.lost)
 
 
 class Caller(Exchange):
@@ -54,16 +53,21 @@ class Caller(Exchange):
         self.answers = 0
         self.fault: str | None = None
         self.stopped = False
-        self.body = b""
+        self.pieces: list[bytes] = []
 
     def start(self) -> None:
         self.transport.write(self.request)
 
     def on_message_begin(self) -> None:
-        self.body = b""
+        self.pieces = []
 
     def on_body(self, body: bytes) -> None:
-        self.body += body
+        self.pieces.append(body)
+
+    @property
+    def body(self) -> bytes:
+        """What has come of the answer under way."""
+        return b"".join(self.pieces)
 
     def on_message_complete(self) -> None:
         status = self.parser.get_status_code()
@@ -79,18 +83,23 @@ class Caller(Exchange):
 class Reader(Exchange):
     """Reads one stream: how late each event is, and whether any was lost, mixed up or out of order.
 
-    under_way: done when its first `lead` events are here, or the connection is gone.
+    It may be made of `rounds` streams of upstream's, one after the other.
+    under_way: done when its first `lead` events are here, first_bytes when anything of its body is, or the connection
+    is gone.
     first_ns: from the request to the first bytes of the body. late_ns: from sending to arrival, an entry an event.
     """
 
-    def __init__(self, request: bytes, lead: int = 1) -> None:
+    def __init__(self, request: bytes, lead: int = 1, rounds: int = 1) -> None:
         super().__init__(request)
         self.lead = lead
+        self.rounds = rounds
         self.under_way: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.first_bytes: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.first_ns: int | None = None
         self.late_ns: list[int] = []
         self.events = 0
         self.stream: bytes | None = None
+        self.expected = 1
         self.whole = False
         self.fault: str | None = None
         self.tail = b""
@@ -103,32 +112,40 @@ class Reader(Exchange):
         now = time.monotonic_ns()
         if self.first_ns is None:
             self.first_ns = now - self.started_ns
+            _settle(self.first_bytes)
         text = self.tail + body
         end = 0
         for found in DELTA.finditer(text):
             self.events += 1
             self.late_ns.append(now - int(found[3]))
-            if self.stream is None:
-                self.stream = found[1]
-            if found[1] != self.stream or int(found[2]) != self.events:
-                self.fault = f"event {self.events} of stream {self.stream!r} came as {found[0]!r}"
+            if found[1] != self.stream and self.rounds > 0:
+                self.rounds -= 1
+                self.stream, self.expected = found[1], 1
+            if found[1] != self.stream or int(found[2]) != self.expected:
+                self.fault = f"event {self.expected} of stream {self.stream!r} came as {found[0]!r}"
+            self.expected += 1
             end = found.end()
-        if self.events >= self.lead and not self.under_way.done():
-            self.under_way.set_result(None)
+        if self.events >= self.lead:
+            _settle(self.under_way)
         self.tail = text[max(end, text.rfind(b"\n\n") + 2) :]
         if b"message_stop" in text[end:]:
             self.whole = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if not self.under_way.done():
-            self.under_way.set_result(None)
+        _settle(self.under_way)
+        _settle(self.first_bytes)
 
     def on_message_complete(self) -> None:
         status = self.parser.get_status_code()
         if status != 200 or not self.whole:
             self.fault = f"status {status}, no message_stop: {self.tail[:300]!r}"
         self.transport.close()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 Some = TypeVar("Some", bound=Exchange)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.bodies import MODEL
+from bench.bodies import MODEL, SEAL_KEY
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
@@ -39,7 +39,7 @@ class Peer:
     name: str
     version: str
     start: Callable[[str, int, Path], Start]
-    measured: frozenset[str] = frozenset({"requests", "streams", "loop"})
+    measured: frozenset[str] = frozenset({"requests", "streams", "loop", "workers"})
 
 
 def install(requirement: str) -> Path:
@@ -60,16 +60,23 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(prefixes)} | extra
 
 
-def messages_gateway() -> Peer:
+def messages_gateway(workers: int = 1) -> Peer:
+    """Ours. As many results as make a result block of 40 KB where the double finds so many."""
+
     def start(upstream: str, port: int, scratch: Path) -> Start:
         program = Path(sys.executable).with_name("messages-gateway")
         search = ["--search-provider", "brave", "--search-base-url", upstream]
+        large = ["--search-max-results", "20", "--tool-result-max-chars", "40000"]
+        many = ["--workers", str(workers)] if workers > 1 else []
         return Start(
-            [str(program), "serve", "--upstream", upstream, "--port", str(port), *search],
-            {"GATEWAY_SEARCH_API_KEY": SEARCH_KEY},
+            [str(program), "serve", "--upstream", upstream, "--port", str(port), *search, *large, *many],
+            {"GATEWAY_SEARCH_API_KEY": SEARCH_KEY, "GATEWAY_SEAL_KEYS": SEAL_KEY},
         )
 
-    return Peer("messages-gateway", version("messages-gateway"), start)
+    release = version("messages-gateway")
+    if workers > 1:
+        return Peer(f"messages-gateway, {workers} workers", release, start, frozenset({"workers"}))
+    return Peer("messages-gateway", release, start, frozenset({"requests", "streams", "loop", "workers", "native"}))
 
 
 def agentic_api(*, log: bool) -> Peer:
@@ -124,5 +131,5 @@ EXTRA: dict[str, Callable[[], Peer]] = {"litellm": litellm}
 
 def chosen(extra: Iterable[str]) -> list[Peer]:
     """The servers of a run: ours, agentic-api with its default log and without, and those asked for by name."""
-    peers = [messages_gateway(), agentic_api(log=True), agentic_api(log=False)]
+    peers = [messages_gateway(), messages_gateway(workers=2), agentic_api(log=True), agentic_api(log=False)]
     return peers + [EXTRA[name]() for name in extra]

@@ -31,6 +31,20 @@ class Server:
     def rss_bytes(self) -> int:
         return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE for pid in _family(self.process.pid))
 
+    def forget_peak(self) -> None:
+        """Begin anew with what `peak_bytes` gives."""
+        for pid in _family(self.process.pid):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def peak_bytes(self) -> int:
+        """The most memory that was resident since `forget_peak`."""
+        return sum(_high_water(pid) for pid in _family(self.process.pid))
+
+
+def _high_water(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
 
 def _cpu_clock(pid: int) -> int:
     """The clock id of a process's CPU time, as the kernel encodes it: clock_getcpuclockid(3), which Python lacks."""

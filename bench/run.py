@@ -5,79 +5,18 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import click
 import uvloop
 
-from bench import bodies, measure, peers, report
+from bench import measure, peers, report
+from bench.cases import Case, Effort, cases_of
 from bench.client import Fault
 from bench.process import Server, StartFailed, free_port, running
-
-LEAD = 2000  # events of an answer that is already long when its events are measured
-LEAD_STREAMS = 100
-
-STREAMS = {"streams": ("proxied", bodies.stream()), "loop": ("loop", bodies.loop())}
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much is measured: repetitions, seconds a window, numbers of streams, whether the slow cases run too."""
-
-    reps: int
-    window_s: float
-    ladder: list[int]
-    whole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Rows of the table: the same measurement, of one server after the other that does this kind of thing."""
-
-    kind: str
-    name: str
-    take: Callable[[Server, measure.Double, str], Awaitable[measure.Sample]]
-    direct: bool = False  # taken of the upstream itself too
-    fresh: bool = False  # taken of a server that was just started, so that nothing that came before is in the figures
-
-
-def request_cases(effort: Effort) -> list[Case]:
-    return [
-        Case("requests", name, partial(measure.requests, body=body, window_s=effort.window_s))
-        for name, body in {"small request": bodies.small(), "75 KB request": bodies.claude_code()}.items()
-    ]
-
-
-def stream_cases(effort: Effort) -> list[Case]:
-    cases = []
-    for kind, (what, body) in STREAMS.items():
-        take = partial(measure.streams, body=body, window_s=effort.window_s)
-        for number in effort.ladder:
-            name = f"{what} event, {number} stream{'s' if number > 1 else ''}"
-            cases.append(Case(kind, name, partial(take, number=number), direct=True))
-        if effort.whole:
-            long = partial(take, number=LEAD_STREAMS, lead=LEAD)
-            cases.append(Case(kind, f"{what} event, {LEAD_STREAMS} streams, after {LEAD} events", long, direct=True))
-    return cases
-
-
-def memory_cases(effort: Effort) -> list[Case]:
-    """Once in a run is enough: memory does not depend on what else the machine does."""
-    return [
-        Case(kind, f"memory, {_streams(what, number)}", partial(measure.memory, body=body, number=number), fresh=True)
-        for kind, (what, body) in STREAMS.items()
-        for number in effort.ladder
-        if effort.whole
-    ]
-
-
-def _streams(what: str, number: int) -> str:
-    return f"{number} {what} stream{'s' if number > 1 else ''}"
 
 
 class Contender:
@@ -105,9 +44,10 @@ class Contender:
 class Run:
     """One run: every case with every server in turn, again and again, so that the machine's moods hit all alike."""
 
-    def __init__(self, chosen: list[peers.Peer], effort: Effort, scratch: Path) -> None:
+    def __init__(self, chosen: list[peers.Peer], cases: list[Case], reps: int, scratch: Path) -> None:
         self.chosen = chosen
-        self.effort = effort
+        self.cases = cases
+        self.reps = reps
         self.scratch = scratch
         self.samples: list[measure.Sample] = []
         self.failures: list[str] = []
@@ -126,9 +66,10 @@ class Run:
                 stack.enter_context(closing(contender.stack))
                 if "loop" in contender.peer.measured:
                     await measure.check_loop(contender.server, double)
-            cases = request_cases(self.effort) + stream_cases(self.effort)
-            for rep in range(1, self.effort.reps + 1):
-                for case in cases + (memory_cases(self.effort) if rep == 1 else []):
+            for rep in range(1, self.reps + 1):
+                for case in self.cases:
+                    if rep > 1 and case.once:
+                        continue
                     if case.direct:
                         self.keep(rep, await case.take(direct, double, case.name))
                     for contender in contenders:
@@ -149,7 +90,7 @@ class Run:
     def keep(self, rep: int, sample: measure.Sample) -> None:
         self.samples.append(sample)
         values = "  ".join(f"{name} {value:.2f}" for name, value in sample.values.items())
-        print(f"[{rep}/{self.effort.reps}] {sample.case} · {sample.server}: {values}", file=sys.stderr)
+        print(f"[{rep}/{self.reps}] {sample.case} · {sample.server}: {values}", file=sys.stderr)
 
 
 def machine() -> str:
@@ -170,10 +111,11 @@ def heading(chosen: list[peers.Peer], effort: Effort, command: str) -> list[str]
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Two short repetitions, 100 streams only, no memory.")
+@click.option("--quick", is_flag=True, help="Three short repetitions, 100 streams only, no memory, no histories.")
 @click.option("--reps", type=click.IntRange(1), help="Repetitions.")
 @click.option("--seconds", type=click.FloatRange(0.5), help="Length of each measured window.")
 @click.option("--streams", "ladder", multiple=True, type=click.IntRange(1), help="Numbers of streams; repeatable.")
+@click.option("--only", default="", help="Only the rows in whose name this pattern is found.")
 @click.option("--with", "extra", multiple=True, type=click.Choice(sorted(peers.EXTRA)), help="A further peer.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Keep the figures and samples here.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the figures here, as PNG.")
@@ -182,21 +124,22 @@ def main(
     reps: int | None,
     seconds: float | None,
     ladder: tuple[int, ...],
+    only: str,
     extra: tuple[str, ...],
     json_path: Path | None,
     plot_path: Path | None,
 ) -> None:
     """Measure the gateway beside its peers, in one run on this machine."""
     effort = Effort(
-        reps=reps or (2 if quick else 3),
-        window_s=seconds or (3 if quick else 6),
+        reps=reps or (3 if quick else 9),
+        window_s=seconds or 2,
         ladder=list(ladder) or ([100] if quick else [1, 100, 1000]),
         whole=not quick,
     )
     chosen = peers.chosen(extra)
     command = " ".join(["make bench", *([f"ARGS='{' '.join(sys.argv[1:])}'"] if sys.argv[1:] else [])])
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        run = Run(chosen, effort, Path(scratch))
+        run = Run(chosen, cases_of(effort, only), effort.reps, Path(scratch))
         try:
             uvloop.run(run.go())
         except (Fault, StartFailed) as error:

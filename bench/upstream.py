@@ -1,10 +1,10 @@
-"""The upstream double: a process that answers like vLLM, at a pace that it is told.
+"""The upstream double: a process that answers like a model server, at a pace that it is told.
 
     POST /v1/messages            the answer: JSON, or a stream if the body says `"stream": true`
     PUT  /bench/plan             what every later stream shall be (a `Plan` as JSON)
     POST /bench/finish           ends the open streams at their next step
     GET  /bench/seen             {"messages": …, "searches": …} since the last plan
-    GET  /res/v1/web/search      a search result in Brave's shape, for the servers that run a search
+    GET  /res/v1/web/search      what a search found, in Brave's shape, for the servers that run a search
     anything else                200 with a list of one model
 
 Streams step in batches of at most 100, as the sequences of one engine do: a batch's streams get their next event in
@@ -20,98 +20,15 @@ import json
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import cast
 
 import httptools
 import uvloop
 
+from bench.script import CALL_ID, END, JSON_BODY, MODELS, STREAM_HEAD, Plan, Round, chunk, found, json_answer
+
 BATCH = 100
 GOLDEN = 0.618034  # spreads the phases of any number of batches evenly over the interval
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A stream: `events` deltas (None: until told to finish), `lead` of them at once and the rest `interval_s` apart.
-
-    `call` asks for a search first, wherever the request holds no tool result yet.
-    """
-
-    events: int | None = 1
-    lead: int = 1
-    interval_s: float = 0.02
-    call: bool = False
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-
-def event(data: dict[str, Any]) -> bytes:
-    """One SSE event, spelt as vLLM spells it."""
-    return b"event: %s\ndata: %s\n\n" % (data["type"].encode(), json.dumps(data, separators=(",", ":")).encode())
-
-
-def chunk(payload: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(payload), payload)
-
-
-def message(**fields: Any) -> dict[str, Any]:
-    usage = {"input_tokens": 175, "output_tokens": 0}
-    empty = {"id": "chatcmpl-5b0c7a41d2f8936e", "type": "message", "role": "assistant", "content": [], "model": "qwen3"}
-    return empty | {"stop_reason": None, "stop_sequence": None, "usage": usage} | fields
-
-
-def ending(stop_reason: str) -> bytes:
-    delta = {"stop_reason": stop_reason, "stop_sequence": None}
-    usage = {"input_tokens": 175, "output_tokens": 64}
-    return (
-        event({"type": "content_block_stop", "index": 0})
-        + event({"type": "message_delta", "delta": delta, "usage": usage})
-        + event({"type": "message_stop"})
-    )
-
-
-TEXT = [{"type": "text", "text": "Hello! How can I help you today?"}]
-JSON_BODY = json.dumps(message(content=TEXT, stop_reason="end_turn"), separators=(",", ":")).encode()
-MODELS = json.dumps({"object": "list", "data": [{"id": "qwen3", "object": "model", "max_model_len": 262144}]}).encode()
-RESULT = {"title": "Rust 1.0", "url": "https://example.com/rust", "description": "The latest stable release."}
-SEARCH_BODY = json.dumps({"type": "search", "web": {"type": "search", "results": [RESULT]}}).encode()
-
-STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-    b"transfer-encoding: chunked\r\n\r\n"
-)
-OPENING = event({"type": "message_start", "message": message()}) + event(
-    {"type": "content_block_start", "content_block": {"type": "text", "text": ""}, "index": 0}
-)
-DELTA = (
-    b"event: content_block_delta\n"
-    b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":" %d.%d.%d"},"index":0}\n\n'
-)
-ENDING = chunk(ending("end_turn")) + b"0\r\n\r\n"
-CALL = (
-    event({"type": "message_start", "message": message()})
-    + event(
-        {
-            "type": "content_block_start",
-            "content_block": {"type": "tool_use", "id": "chatcmpl-tool-1", "name": "web_search", "input": {}},
-            "index": 0,
-        }
-    )
-    + event(
-        {
-            "type": "content_block_delta",
-            "delta": {"type": "input_json_delta", "partial_json": '{"query": "latest stable Rust release"}'},
-            "index": 0,
-        }
-    )
-    + ending("tool_use")
-)
-
-
-def json_answer(body: bytes) -> bytes:
-    head = b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    return head % len(body) + body
 
 
 class Stream:
@@ -119,26 +36,29 @@ class Stream:
 
     numbers = itertools.count(1)
 
-    def __init__(self, transport: asyncio.Transport, plan: Plan) -> None:
+    def __init__(self, transport: asyncio.Transport, script: Round) -> None:
         self.transport = transport
-        self.plan = plan
+        self.script = script
         self.number = next(self.numbers)
         self.sent = 0
         self.finishing = False
 
     def delta(self) -> bytes:
         self.sent += 1
-        return DELTA % (self.number, self.sent, time.monotonic_ns())
+        return self.script.delta % (self.number, self.sent, time.monotonic_ns())
 
     def open(self) -> None:
-        lead = b"".join(chunk(self.delta()) for _ in range(self.plan.lead))
-        self.transport.write(STREAM_HEAD + chunk(OPENING) + lead + (ENDING if self.ended() else b""))
+        lead = b"".join(chunk(self.delta()) for _ in range(self.script.lead))
+        self.transport.write(STREAM_HEAD + chunk(self.script.opening) + lead + (self.end() if self.ended() else b""))
 
     def ended(self) -> bool:
-        return self.finishing or (self.plan.events is not None and self.sent >= self.plan.events)
+        return self.finishing or (self.script.events is not None and self.sent >= self.script.events)
+
+    def end(self) -> bytes:
+        return chunk(self.script.ending) + END
 
     def step(self) -> None:
-        self.transport.write(ENDING if self.ended() else chunk(self.delta()))
+        self.transport.write(self.end() if self.ended() else chunk(self.delta()))
 
 
 class Batch:
@@ -165,24 +85,24 @@ class Pacer:
     """All open streams, and what the process was told."""
 
     def __init__(self) -> None:
-        self.plan = Plan()
         self.batches: list[Batch] = []
-        self.messages = 0
-        self.searches = 0
+        self.follow(Plan())
 
     def follow(self, plan: Plan) -> None:
         for batch in self.batches:
             batch.timer.cancel()
         self.plan, self.batches, self.messages, self.searches = plan, [], 0, 0
+        self.answer, self.searching = Round(plan, searching=False), Round(plan, searching=True)
+        self.found = json_answer(found(plan.results))
 
     def finish(self) -> None:
         for batch in self.batches:
             for stream in batch.streams:
                 stream.finishing = True
 
-    def start(self, transport: asyncio.Transport) -> tuple[Batch, Stream] | None:
+    def start(self, transport: asyncio.Transport, script: Round) -> tuple[Batch, Stream] | None:
         """Opens a stream; None if it has already said all."""
-        stream = Stream(transport, self.plan)
+        stream = Stream(transport, script)
         stream.open()
         if stream.ended():
             return None
@@ -198,6 +118,7 @@ class Connection(asyncio.Protocol):
     """One connection of a server under test, or of the bench itself."""
 
     streamed = re.compile(rb'"stream": ?true')
+    called = CALL_ID.encode()
 
     def __init__(self, pacer: Pacer) -> None:
         self.pacer = pacer
@@ -216,21 +137,22 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.body = b""
+        self.pieces: list[bytes] = []
 
     def on_url(self, url: bytes) -> None:
         self.url += url
 
     def on_body(self, body: bytes) -> None:
-        self.body += body
+        self.pieces.append(body)
 
     def on_message_complete(self) -> None:
         path = self.url.partition(b"?")[0]
+        body = b"".join(self.pieces)
         if path == b"/v1/messages":
             self.pacer.messages += 1
-            self.answer()
+            self.answer(body)
         elif path == b"/bench/plan":
-            self.pacer.follow(Plan(**json.loads(self.body)))
+            self.pacer.follow(Plan(**json.loads(body)))
             self.transport.write(json_answer(b"{}"))
         elif path == b"/bench/finish":
             self.pacer.finish()
@@ -240,17 +162,17 @@ class Connection(asyncio.Protocol):
             self.transport.write(json_answer(json.dumps(seen).encode()))
         elif path == b"/res/v1/web/search":
             self.pacer.searches += 1
-            self.transport.write(json_answer(SEARCH_BODY))
+            self.transport.write(self.pacer.found)
         else:
             self.transport.write(json_answer(MODELS))
 
-    def answer(self) -> None:
-        if not self.streamed.search(self.body):
+    def answer(self, body: bytes) -> None:
+        pacer = self.pacer
+        if not self.streamed.search(body):
             self.transport.write(json_answer(JSON_BODY))
-        elif self.pacer.plan.call and b"tool_result" not in self.body:
-            self.transport.write(STREAM_HEAD + chunk(CALL) + b"0\r\n\r\n")
-        else:
-            self.open = self.pacer.start(self.transport)
+            return
+        searching = pacer.plan.searches > 0 and self.called not in body
+        self.open = pacer.start(self.transport, pacer.searching if searching else pacer.answer)
 
 
 async def main(port: int) -> None:

@@ -25,7 +25,7 @@ from bench.client import Caller, Fault, Reader, connect, post
 from bench.measure import Double, percentile
 from bench.process import PAGE, Server, StartFailed, free_port, running
 from bench.run import machine
-from bench.upstream import Plan
+from bench.script import Plan
 from gateway.app import Gateway
 from gateway.server.serve import loopback
 from gateway.settings import Settings
@@ -160,7 +160,7 @@ async def turns(double: Double, extent: Extent) -> str:
         if caller.fault is not None:
             raise Fault(f"turn {caller.answers}: {caller.fault}")
 
-    await double.plan(Plan(call=True))
+    await double.plan(Plan(searches=1))
     async with loopback(Gateway(settings)) as url:
         await some(url, extent.turns // 20, sampled=False)
         await asyncio.sleep(SETTLE_S)

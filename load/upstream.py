@@ -10,7 +10,8 @@ import sys
 
 import uvloop
 
-from bench.upstream import OPENING, STREAM_HEAD, Connection, Pacer, chunk, event
+from bench.script import STREAM_HEAD, chunk, event
+from bench.upstream import Connection, Pacer
 
 MARK = re.compile(rb'"user_id": ?"(\d+)"')
 FLOOD = chunk(
@@ -24,17 +25,18 @@ class Marked(Connection):
     flooding = False
     held_back = False
 
-    def answer(self) -> None:
-        mark = MARK.search(self.body)
-        if b'"model":"flood"' in self.body:
-            self.transport.write(STREAM_HEAD + chunk(OPENING))
+    def answer(self, body: bytes) -> None:
+        mark = MARK.search(body)
+        script = self.pacer.answer
+        if b'"model":"flood"' in body:
+            self.transport.write(STREAM_HEAD + chunk(script.opening))
             self.flooding = True
             self.flood()
-        elif mark is not None and (opened := self.pacer.start(self.transport)) is not None:
+        elif mark is not None and (opened := self.pacer.start(self.transport, script)) is not None:
             self.open = opened
             opened[1].number = int(mark[1])
         else:
-            super().answer()
+            super().answer(body)
 
     def flood(self) -> None:
         if self.flooding and not self.held_back and not self.transport.is_closing():
