@@ -13,8 +13,8 @@ STOPPING = "stopping"
 DIRECT = "messages_gateway.direct"
 """In ``scope["extensions"]``, where the server offers it: a :class:`Direct`, good for this request alone."""
 
-Sink = Callable[[bytes], bool]
-"""Writes a piece of the body and says whether it did; what it did not write is for ``send``."""
+Write = Callable[[bytes], bool]
+"""Writes a piece of the body, which is not empty, and says whether it did; what it did not write is for ``send``."""
 
 
 class Direct(Protocol):
@@ -29,8 +29,8 @@ class Direct(Protocol):
         ``headers`` hold nothing that could end a line, and none of the hop's own.
         """
 
-    def sink(self, takes: Callable[[bytes], bool]) -> Sink | None:
-        """What writes the pieces that ``takes`` says yes to; None where the answer's body goes out in no chunks.
+    def writer(self) -> Write | None:
+        """What writes pieces of the body, each in the instant it is given; None where the body goes out in no chunks.
 
         The answer's head has been sent, the last of its body has not.
         """

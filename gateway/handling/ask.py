@@ -159,8 +159,7 @@ async def read_leftover(response: Response) -> None:
     """Read on to the end of an answer that needs no more reading, if it comes soon."""
     with suppress(TimeoutError, UpstreamError):  # the message is whole: the worst is a connection less in the pool
         async with asyncio.timeout(LEFTOVER_S):
-            while not response.ended and await response.read_chunk():
-                pass
+            await response.pass_to(lambda _: True)
 
 
 def with_type(headers: Headers, content_type: bytes) -> Headers:

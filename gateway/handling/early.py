@@ -13,7 +13,7 @@ from gateway.handling.answer import StreamAnswer
 from gateway.handling.ask import ask, asking_headers, expect_readable
 from gateway.handling.exchange import Exchange, Services
 from gateway.handling.pings import silence_of
-from gateway.handling.proxy import Ends, give_on, relay
+from gateway.handling.proxy import Passing, give_on, relay
 from gateway.handling.refuse import noting
 from gateway.wire.rewrite import NameInStream
 
@@ -29,7 +29,7 @@ async def proxy_early(exchange: Exchange, services: Services) -> None:
     answer = StreamAnswer(exchange, settings.ping_interval_s, settings.early_head_s)
     answer.hold()
     headers = asking_headers(exchange, services, identity=True)  # no coding could be named any more
-    ends = Ends()
+    passing = Passing()
     try:
         async with ask(exchange, services, "POST", exchange.target, headers, exchange.body) as asked:
             response = asked.response
@@ -43,13 +43,14 @@ async def proxy_early(exchange: Exchange, services: Services) -> None:
             else:
                 expect_readable(response, stream=True)
                 answer.close()
-                naming = NameInStream(exchange.client_model) if exchange.client_model is not None else None
-                await relay(exchange, asked, naming, ends, silence_of(response, [_EVENT_STREAM], services))
+                if exchange.client_model is not None:
+                    passing.naming = NameInStream(exchange.client_model)
+                await relay(exchange, asked, passing, silence_of(response, [_EVENT_STREAM], services))
     except UpstreamError as error:
         if not answer.started:
             raise
         record.fails(error)
-        if ends.are_between_events():  # else it is left unfinished, and the client can tell
+        if passing.is_between_events():  # else it is left unfinished, and the client can tell
             await answer.fail(error)
     finally:
         answer.close()

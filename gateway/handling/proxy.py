@@ -6,7 +6,7 @@ What is added is a ``request-id`` where upstream sent none, and pings where a st
 
 from typing import Final
 
-from gateway.asgi import direct_of
+from gateway.asgi import Write, direct_of
 from gateway.errors import UpstreamError
 from gateway.handling.ask import ask, asking_headers
 from gateway.handling.exchange import Exchange, Services
@@ -43,7 +43,7 @@ async def give_on(exchange: Exchange, services: Services, asked: ask) -> None:
         await send_whole(exchange.send, response.status, headers, b"")
     elif name is None or header(headers, b"content-encoding") not in (None, b"identity"):
         if response.whole:
-            await _give(exchange, response.status, headers, await response.read_chunk())
+            await _give(exchange, response.status, headers, await response.read())
         else:
             await _stream(exchange, services, asked, headers, None)
     elif (header(headers, b"content-type") or b"").startswith(b"text/event-stream"):
@@ -72,15 +72,13 @@ async def _stream(
     exchange.record.answers(status)
     await exchange.send({"type": "http.response.start", "status": status, "headers": headers})
     try:
-        await relay(exchange, asked, naming, Ends(), silence_of(asked.response, headers, services))
+        await relay(exchange, asked, Passing(naming), silence_of(asked.response, headers, services))
     except UpstreamError as error:
         exchange.record.fails(error)
 
 
-async def relay(
-    exchange: Exchange, asked: ask, naming: NameInStream | None, ends: "Ends", silence: Silence | None
-) -> None:
-    """The body behind a head that has been sent, to its end; ``ends`` notes what goes by.
+async def relay(exchange: Exchange, asked: ask, passing: "Passing", silence: Silence | None) -> None:
+    """The body behind a head that has been sent, to its end.
 
     Raises :class:`gateway.errors.UpstreamError`.
     """
@@ -89,47 +87,64 @@ async def relay(
     more = True
     try:
         while more:
-            chunk = await response.read_chunk()
+            await response.pass_to(passing.take)
             more = not response.ended
-            if chunk:
-                asked.piece()
-                ends.first = ends.first or chunk[:_END_BYTES]
-                ends.take(chunk)
-            elif more:  # long silent
-                if ends.are_between_events():
+            piece = passing.held(more)
+            if more and not piece:  # long silent
+                if passing.is_between_events():
                     await send({"type": "http.response.body", "body": ping_for(exchange), "more_body": True})
                 continue
-            if naming is not None:
-                chunk = naming.feed(chunk) if more else naming.feed(chunk) + naming.flush()
-            if chunk or not more:
-                await send({"type": "http.response.body", "body": chunk, "more_body": more})
-            if more and direct is not None and response.sink is None and (naming is None or naming.done):
-                response.sink = direct.sink(ends.take)  # a stream: most answers are here whole with their first piece
+            if piece:
+                asked.piece()
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+            if more and direct is not None and passing.write is None:
+                passing.write = direct.writer()  # a stream: most answers are here whole with their first piece
     finally:
         if silence is not None:
             silence.close()
-        exchange.record.keeps(ends.first, ends.end())
+        exchange.record.keeps(*passing.ends())
 
 
-class Ends:
-    """The beginning of an answer's first piece, and the ends of its last three."""
+class Passing:
+    """The pieces of an answer on their way through: ``write`` writes them; what it did not is held for ``send``.
 
-    __slots__ = ("_before", "_earlier", "_last", "first")
+    Kept for the log are the beginning of the first piece, and the ends of the last three.
+    """
 
-    def __init__(self) -> None:
-        self.first = self._earlier = self._before = self._last = b""
+    __slots__ = ("_before", "_earlier", "_first", "_held", "_last", "naming", "write")
 
-    def take(self, chunk: bytes) -> bool:
-        """One more piece; always True."""
-        if len(chunk) > _END_BYTES:  # large ones to a client that does not read have long been sent: not all of them
-            chunk = chunk[-_END_BYTES:]
-        self._earlier, self._before, self._last = self._before, self._last, chunk
-        return True
+    def __init__(self, naming: NameInStream | None = None) -> None:
+        self.write: Write | None = None
+        self.naming = naming
+        self._held = b""
+        self._first = self._earlier = self._before = self._last = b""
 
-    def end(self) -> bytes:
-        """The last bytes of all."""
-        return b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
+    def take(self, piece: bytes) -> bool:
+        """One more piece; says whether it was written."""
+        # Large pieces to a client that does not read have long been sent: not all of them is kept.
+        last = piece if len(piece) <= _END_BYTES else piece[-_END_BYTES:]
+        self._earlier, self._before, self._last = self._before, self._last, last
+        write = self.write
+        if write is None:
+            self._first = self._first or piece[:_END_BYTES]
+        if self.naming is not None:
+            piece = self.naming.feed(piece)
+            if not piece:
+                return True
+        if write is not None and write(piece):
+            return True
+        self._held = piece
+        return False
 
-    def are_between_events(self) -> bool:
-        """Whether the stream that they are the ends of has no event begun."""
+    def held(self, more: bool) -> bytes:
+        """What ``send`` is to send."""
+        held, self._held = self._held, b""
+        return held if more or self.naming is None else held + self.naming.flush()
+
+    def ends(self) -> tuple[bytes, bytes]:
+        """The first and the last bytes of all."""
+        return self._first, b"".join((self._earlier, self._before, self._last))[-_END_BYTES:]
+
+    def is_between_events(self) -> bool:
+        """Whether the stream has no event begun."""
         return is_between_events((self._earlier, self._before, self._last))

@@ -5,12 +5,12 @@ most of what a request or an event costs.
 """
 
 import asyncio
-from collections.abc import Callable
+import os
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from gateway.asgi import Sink
+from gateway.asgi import Write
 from gateway.wire.headers import Headers, header
 
 
@@ -47,20 +47,35 @@ class DirectAnswer:
         cycle.on_response()
         return True
 
-    def sink(self, takes: Callable[[bytes], bool]) -> Sink | None:
-        """Write pieces as chunks, each unless something waits on the way."""
+    def writer(self) -> Write | None:
+        """Write pieces as chunks, each at once unless something waits on the way.
+
+        uvloop would write them when all that can be read has been read: where the events of a hundred streams come
+        together, the first would wait for the hundredth. While the connection is not lost its socket stays open, and
+        what goes wrong is the transport's to find out.
+        """
         cycle = self._cycle
         if not cycle.chunked_encoding:
             return None
-        flow, write = cycle.flow, self._transport.beneath.write
+        flow, transport = cycle.flow, self._transport.beneath
+        waiting, descriptor = transport.get_write_buffer_size, transport.get_extra_info("socket").fileno()
 
-        def sink(data: bytes) -> bool:
-            if flow.write_paused or cycle.disconnected or not takes(data):
+        def write(data: bytes) -> bool:
+            if flow.write_paused or cycle.disconnected or transport.is_closing():
                 return False
-            write(b"%x\r\n%b\r\n" % (len(data), data))
+            piece = b"%x\r\n%b\r\n" % (len(data), data)
+            if not waiting():
+                try:
+                    written = os.write(descriptor, piece)
+                except OSError:  # the socket is full, or broken
+                    written = 0
+                if written == len(piece):
+                    return True
+                piece = piece[written:]
+            transport.write(piece)
             return True
 
-        return sink
+        return write
 
 
 class HeadWithBody(asyncio.Transport):

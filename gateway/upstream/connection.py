@@ -44,6 +44,10 @@ WRITE_PIECE = 256 * 1024
 """A longer request body is written in pieces of this size, each when the socket has taken the ones before."""
 
 
+Take = Callable[[bytes], bool]
+"""Takes a piece of a body, and says whether the next may come."""
+
+
 class Keeper(Protocol):
     """Who keeps a connection between requests."""
 
@@ -63,11 +67,9 @@ class Response:
     ``status`` is the final status (interim 1xx answers are skipped), ``headers`` all header fields as sent, those of
     the one hop included. Close it when done, whatever happened (``contextlib.closing`` does).
 
-    A caller who does not read holds at most ``BUFFER_LIMIT`` (256 KiB) and one socket read (at most 256 KiB) of body
-    in memory; after that upstream is held back by TCP.
-
-    ``sink``, if set, is offered each piece of body that comes while ``read_chunk`` waits, and says whether it took it;
-    ``read_chunk`` returns what it did not. So pieces stay in order, and one that is taken wakes nobody.
+    The body is handed out by :meth:`pass_to`, or whole by :meth:`read`. A caller who does neither holds at most
+    ``BUFFER_LIMIT`` (256 KiB) and one socket read (at most 256 KiB) of it in memory; after that upstream is held back
+    by TCP.
     """
 
     __slots__ = (
@@ -77,89 +79,110 @@ class Response:
         "_error",
         "_nudged",
         "_since",
+        "_take",
         "_waiter",
         "headers",
-        "sink",
         "status",
     )
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
         self.headers: Headers = []
-        self.sink: Callable[[bytes], bool] | None = None
         self._connection: Connection | None = connection  # None: no more bytes will come
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._error: UpstreamError | None = None  # told once what came before it has been read
+        self._error: UpstreamError | None = None  # told once what came before it has been taken
+        self._take: Take | None = None  # while somebody waits for pieces, and has not had enough
         self._waiter: asyncio.Future[None] | None = None
         self._since = 0.0
         self._nudged = False
 
     @property
     def silent_since(self) -> float:
-        """The loop's time since which nothing has come; of use while ``read_chunk`` waits."""
+        """The loop's time since which nothing has come; of use while ``pass_to`` waits."""
         return self._since
 
     def nudge(self) -> None:
-        """Let a ``read_chunk`` that waits return ``b""``, though the answer has not ended.
+        """Let a ``pass_to`` that waits return, though the answer has not ended.
 
         Upstream's silence is not thereby broken: for the idle timeout it goes on.
         """
         if self._waiter is not None:
             self._nudged = True
+            self._take = None
             self._wake()
 
     @property
     def whole(self) -> bool:
-        """Whether all of the answer is here, so that one ``read_chunk`` returns the rest of it at once."""
+        """Whether all of the answer is here, so that :meth:`read` returns the rest of it without suspending."""
         return self._connection is None and self._error is None
 
     @property
     def ended(self) -> bool:
-        """Whether the whole answer has been read, so that the next ``read_chunk`` would return ``b""`` at once."""
+        """Whether the whole answer has been read."""
         return self.whole and not self._chunks
 
-    async def read_chunk(self) -> bytes:
-        """The next body bytes, transfer coding removed, as they arrived; ``b""`` at the end.
+    async def pass_to(self, take: Take) -> None:
+        """Hand the body to ``take`` piece by piece as it arrives, transfer coding removed, up to its end.
 
-        What is already here comes without suspending, in one piece. ``b""`` comes too where somebody nudged. One caller
-        at a time; cancelling it closes the response. Raises UpstreamTimeout (``idle``) and UpstreamBroken, after the
-        bytes that came before.
+        ``take`` is called in the instant a piece comes, and wakes nobody; it raises nothing. Once it says no, or somebody
+        nudges, this returns, and the pieces that follow wait for the next call. What is already here comes without
+        suspending, in one piece. One caller at a time; cancelling it closes the response. Raises UpstreamTimeout (``idle``) and
+        UpstreamBroken, after the bytes that came before.
         """
-        chunks = self._chunks
-        if not chunks:
-            if self._connection is not None:
-                try:
-                    await self._wait(self._connection)
-                except asyncio.CancelledError:
-                    self.close()
-                    raise
-            if not chunks:
-                if self._error is not None:
-                    raise self._error
-                return b""
+        if self._chunks and not take(self._waiting()):
+            return
+        connection = self._connection
+        if connection is not None:
+            self._take = take
+            try:
+                await self._wait(connection)
+            except asyncio.CancelledError:
+                self._take = None
+                self.close()
+                raise
+            if self._take is None:
+                return
+            self._take = None
+        if self._error is not None:
+            raise self._error
+
+    async def read(self, limit: int = READ_LIMIT) -> bytes:
+        """All of the body that has not been read.
+
+        Raises as ``pass_to`` does, and UpstreamBroken where it is more than ``limit`` bytes.
+        """
+        if self.whole:
+            body = self._waiting()
+        else:
+            pieces: list[bytes] = []
+            size = 0
+
+            def keep(piece: bytes) -> bool:
+                nonlocal size
+                pieces.append(piece)
+                size += len(piece)
+                return size <= limit
+
+            while not self.ended and size <= limit:
+                await self.pass_to(keep)
+            body = b"".join(pieces)
+        if len(body) > limit:
+            raise UpstreamBroken("upstream's answer is larger than the gateway takes")
+        return body
+
+    def _waiting(self) -> bytes:
+        """What has come and was not handed out, in one piece."""
         if self._buffered > BUFFER_LIMIT and self._connection is not None:
             self._connection.resume()
         self._buffered = 0
         self._nudged = False
+        chunks = self._chunks
         if len(chunks) == 1:
             return chunks.pop()
         data = b"".join(chunks)
         chunks.clear()
         return data
-
-    async def read(self, limit: int = READ_LIMIT) -> bytes:
-        """All of the body that has not been read.
-
-        Raises as ``read_chunk`` does, and UpstreamBroken where it is more than ``limit`` bytes.
-        """
-        chunks = []
-        while chunk := await self.read_chunk():
-            chunks.append(chunk)
-            limit -= len(chunk)
-            if limit < 0:
-                raise UpstreamBroken("upstream's answer is larger than the gateway takes")
-        return b"".join(chunks)
 
     def close(self) -> None:
         """Let go of the answer. If it has not come whole, its connection is dropped at once; else that is pooled."""
@@ -217,7 +240,9 @@ class Connection(asyncio.Protocol):
         self._state = State.CONNECTING
         self._response: Response | None = None  # while it is AWAITED, in its BODY, or what ended it is being read
         self._head_only = False
-        self._taken = False  # of the bytes that just came the sink took some, and they did not end the answer
+        self._taken = (
+            False  # of the bytes that just came some were body that was taken at once, and they did not end the answer
+        )
         self._unsent: memoryview | None = None
         self._write_paused = False
 
@@ -385,16 +410,15 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         response = self._response
         assert response is not None
-        sink, waiter = response.sink, response._waiter
-        if sink is not None and waiter is not None and not waiter.done() and sink(data):
+        take, waiter = response._take, response._waiter
+        if take is not None and waiter is not None and not waiter.done():  # else it was cancelled in this instant
             self._taken = True
+            if not take(data):
+                response._take = None
+                response._wake()
             return
         response._chunks.append(data)
         response._buffered += len(data)
-        if waiter is not None:
-            response._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
 
     def on_message_complete(self) -> None:
         if self._state is _BODY:  # else it was an interim answer

@@ -151,7 +151,7 @@ async def _serving(settings: Settings, *, direct: bool) -> AsyncIterator[int]:
 
 class _ForPieces:
     def __init__(self, direct: Direct) -> None:
-        self.sink = direct.sink
+        self.writer = direct.writer
 
     def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
         return False

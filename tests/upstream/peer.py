@@ -7,6 +7,8 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from gateway.upstream import Response
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -104,3 +106,15 @@ async def serve(talk: Talk, *, host: str = "127.0.0.1", tls: ssl.SSLContext | No
     finally:
         listener.close()
         await server.finish()
+
+
+async def next_piece(response: Response) -> bytes:
+    """The next piece of a body; empty at its end."""
+    taken = []
+
+    def take(piece: bytes) -> bool:
+        taken.append(piece)
+        return False
+
+    await response.pass_to(take)
+    return taken[0] if taken else b""

@@ -7,7 +7,7 @@ import pytest
 from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.upstream import Headers, Upstream
 from gateway.upstream.connection import HEAD_LIMIT
-from tests.upstream.peer import OK, Peer, serve
+from tests.upstream.peer import OK, Peer, next_piece, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -100,9 +100,9 @@ async def test_each_event_is_there_when_it_was_sent() -> None:
         response = await upstream.request("POST", "/", [], b"{}")
         for turn in range(3):
             read[turn].set()
-            assert await response.read_chunk() == b"data: %d\n\n" % turn
+            assert await next_piece(response) == b"data: %d\n\n" % turn
         read[3].set()
-        assert await response.read_chunk() == b""
+        assert await next_piece(response) == b""
         await upstream.aclose()
 
 
@@ -129,7 +129,7 @@ async def test_an_answer_without_a_body_ends_with_its_head(method: str, answer: 
         upstream = Upstream(server.origin)
         response = await upstream.request(method, "/", [])
         assert response.ended
-        assert await response.read_chunk() == b""
+        assert await next_piece(response) == b""
         assert await (await upstream.request("POST", "/", [], b"{}")).read() == b"ok"
         await upstream.aclose()
 
@@ -178,10 +178,10 @@ async def test_a_body_without_a_length_that_is_reset_is_broken() -> None:
     async with serve(talk) as server:
         upstream = Upstream(server.origin)
         response = await upstream.request("GET", "/", [])
-        assert await response.read_chunk() == b"half of"
+        assert await next_piece(response) == b"half of"
         read.set()
         with pytest.raises(UpstreamBroken):
-            await response.read_chunk()
+            await next_piece(response)
         await upstream.aclose()
 
 
@@ -206,7 +206,7 @@ async def test_a_body_cut_short_is_broken_after_what_came_of_it(how: str, answer
     async with serve(talk) as server:
         upstream = Upstream(server.origin)
         response = await upstream.request("POST", "/", [], b"{}")
-        assert await response.read_chunk() == told
+        assert await next_piece(response) == told
         read.set()
         with pytest.raises(UpstreamBroken, match="in the middle of its answer"):
             await response.read()
@@ -372,15 +372,15 @@ async def test_cancelling_while_reading_closes_the_connection() -> None:
     async with serve(talk) as server:
         upstream = Upstream(server.origin)
         response = await upstream.request("POST", "/", [], b"{}")
-        assert await response.read_chunk() == b"a"
-        task = asyncio.create_task(response.read_chunk())
+        assert await next_piece(response) == b"a"
+        task = asyncio.create_task(next_piece(response))
         await asyncio.sleep(0)
         task.cancel()
         await left.wait()
         with pytest.raises(asyncio.CancelledError):
             await task
         with pytest.raises(UpstreamBroken):
-            await response.read_chunk()
+            await next_piece(response)
         await upstream.aclose()
 
 
@@ -398,7 +398,7 @@ async def test_closing_an_unread_answer_closes_the_connection() -> None:
         response.close()
         await left.wait()
         with pytest.raises(UpstreamBroken, match="closed before its end"):
-            await response.read_chunk()
+            await next_piece(response)
         await upstream.aclose()
 
 
@@ -412,7 +412,7 @@ async def test_closing_an_answer_that_came_whole_keeps_the_connection() -> None:
         response = await upstream.request("POST", "/", [], b"{}")
         response.close()
         with pytest.raises(UpstreamBroken, match="closed before its end"):
-            await response.read_chunk()
+            await next_piece(response)
         assert await (await upstream.request("POST", "/", [], b"{}")).read() == b"ok"
         assert server.accepted == 1
         await upstream.aclose()
@@ -429,6 +429,6 @@ async def test_closing_a_read_answer_changes_nothing() -> None:
             response = await upstream.request("POST", "/", [], b"{}")
             assert await response.read() == b"ok"
             response.close()
-            assert await response.read_chunk() == b""
+            assert await next_piece(response) == b""
         assert server.accepted == 1
         await upstream.aclose()

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.errors import UpstreamBroken, UpstreamTimeout
 from gateway.upstream.connection import BUFFER_LIMIT, HEAD_LIMIT, WRITE_PIECE, Connection, Response
+from tests.upstream.peer import next_piece
 
 pytestmark = pytest.mark.anyio
 
@@ -135,7 +136,7 @@ async def test_what_is_buffered_comes_in_one_piece_without_suspending() -> None:
     wire = Wire()
     response = await wire.answered(CHUNKED, b"1\r\na\r\n", b"1\r\nb\r\n1\r\nc\r\n")
     with pytest.raises(StopIteration) as stopped:
-        response.read_chunk().send(None)
+        next_piece(response).send(None)
     assert stopped.value.value == b"abc"
 
 
@@ -143,9 +144,9 @@ async def test_the_end_is_known_as_soon_as_it_has_been_read() -> None:
     wire = Wire()
     response = await wire.answered(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
     assert not response.ended
-    assert await response.read_chunk() == b"ok"
+    assert await next_piece(response) == b"ok"
     assert response.ended
-    assert await response.read_chunk() == b""
+    assert await next_piece(response) == b""
 
 
 async def test_a_caller_who_does_not_read_holds_a_bounded_amount() -> None:
@@ -158,7 +159,7 @@ async def test_a_caller_who_does_not_read_holds_a_bounded_amount() -> None:
         taken += len(piece)
     assert BUFFER_LIMIT < taken <= BUFFER_LIMIT + len(piece)
 
-    assert len(await response.read_chunk()) == taken
+    assert len(await next_piece(response)) == taken
     assert wire.transport.reading
 
 
@@ -167,9 +168,9 @@ async def test_upstream_is_not_idle_while_nobody_waits_for_it() -> None:
     response = await wire.answered(CHUNKED, b"1\r\na\r\n")
     wire.loop.now = 1000.0
     wire.check()
-    assert await response.read_chunk() == b"a"
+    assert await next_piece(response) == b"a"
 
-    waiting = begin(response.read_chunk())
+    waiting = begin(next_piece(response))
     await asyncio.sleep(0)
     wire.loop.now = 1299.0
     wire.check()
@@ -180,7 +181,7 @@ async def test_upstream_is_not_idle_while_nobody_waits_for_it() -> None:
 async def test_upstream_is_idle_when_somebody_has_waited_too_long() -> None:
     wire = Wire()
     response = await wire.answered(CHUNKED)
-    waiting = begin(response.read_chunk())
+    waiting = begin(next_piece(response))
     await asyncio.sleep(0)
     wire.loop.now = 300.0
     wire.check()
@@ -193,7 +194,7 @@ async def test_upstream_is_idle_when_somebody_has_waited_too_long() -> None:
 async def test_any_byte_of_a_body_ends_the_silence() -> None:
     wire = Wire()
     response = await wire.answered(CHUNKED)
-    waiting = begin(response.read_chunk())
+    waiting = begin(next_piece(response))
     await asyncio.sleep(0)
     for second, byte in ((200.0, b"1"), (400.0, b"\r"), (600.0, b"\n"), (800.0, b"z")):
         wire.loop.now = second
@@ -242,7 +243,7 @@ async def test_a_head_that_does_not_end_is_not_read_for_ever() -> None:
 async def test_trailers_that_do_not_end_are_not_read_for_ever() -> None:
     wire = Wire()
     response = await wire.answered(CHUNKED)
-    waiting = begin(response.read_chunk())
+    waiting = begin(next_piece(response))
     await asyncio.sleep(0)
     wire.connection.data_received(b"0\r\n")
     while not wire.transport.closed:
@@ -256,7 +257,7 @@ async def test_a_long_stream_in_tiny_pieces_is_not_taken_for_overhead() -> None:
     response = await wire.answered(CHUNKED)
     count = HEAD_LIMIT // 3 + 1
     for _ in range(count):
-        waiting = begin(response.read_chunk())
+        waiting = begin(next_piece(response))
         await asyncio.sleep(0)
         wire.connection.data_received(b"1\r\n")
         wire.connection.data_received(b"x\r\n")
@@ -354,37 +355,35 @@ async def test_a_trailer_does_not_show_in_the_next_head() -> None:
     assert second.headers == [(b"content-length", b"0")]
 
 
-async def test_a_sink_takes_what_comes_while_somebody_waits_and_the_rest_is_read() -> None:
+async def test_pieces_are_taken_as_they_come_until_one_is_enough() -> None:
     wire, taken = Wire(), list[bytes]()
     response = await wire.answered(CHUNKED, b"1\r\na\r\n")
 
-    def sink(piece: bytes) -> bool:
-        if piece == b"no":
-            return False
+    def take(piece: bytes) -> bool:
         taken.append(piece)
-        return True
+        return piece != b"enough"
 
-    response.sink = sink
-    assert await response.read_chunk() == b"a"  # it was here before anybody waited
-    waiting = begin(response.read_chunk())
+    waiting = begin(response.pass_to(take))
     await asyncio.sleep(0)
+    assert taken == [b"a"]  # it was here before anybody waited
     wire.connection.data_received(b"1\r\nb\r\n1\r\nc\r\n")
-    wire.connection.data_received(b"1\r\nd\r\n2\r\nno\r\n1\r\ne\r\n")
-    assert await waiting == b"noe"  # after one that it did not take, order forbids the next
-    assert taken == [b"b", b"c", b"d"]
-    waiting = begin(response.read_chunk())
+    assert taken == [b"a", b"b", b"c"]
+    wire.connection.data_received(b"1\r\nd\r\n6\r\nenough\r\n1\r\ne\r\n")
+    await waiting
+    assert taken == [b"a", b"b", b"c", b"d", b"enough"]
+    waiting = begin(response.pass_to(take))
     await asyncio.sleep(0)
     wire.connection.data_received(b"1\r\nf\r\n0\r\n\r\n")
-    assert await waiting == b""
-    assert taken == [b"b", b"c", b"d", b"f"]
+    await waiting
+    assert taken[5:] == [b"e", b"f"]
+    assert response.ended
     assert wire.keeper.idles == 1
 
 
-async def test_what_a_sink_takes_is_progress() -> None:
+async def test_what_is_taken_is_progress() -> None:
     wire = Wire()
     response = await wire.answered(CHUNKED)
-    response.sink = lambda piece: True
-    waiting = begin(response.read_chunk())
+    waiting = begin(response.pass_to(lambda piece: True))
     await asyncio.sleep(0)
     for _ in range(2 * HEAD_LIMIT // 1000):
         wire.loop.now += 299.0
@@ -396,36 +395,44 @@ async def test_what_a_sink_takes_is_progress() -> None:
         await waiting
 
 
-async def test_a_sink_is_offered_nothing_once_its_reader_has_gone() -> None:
-    wire, offered = Wire(), list[bytes]()
+async def test_nothing_is_handed_out_once_its_reader_has_gone() -> None:
+    wire, taken = Wire(), list[bytes]()
     response = await wire.answered(CHUNKED)
 
-    def sink(piece: bytes) -> bool:
-        offered.append(piece)
+    def take(piece: bytes) -> bool:
+        taken.append(piece)
         return True
 
-    response.sink = sink
-    waiting = begin(response.read_chunk())
+    waiting = begin(response.pass_to(take))
     await asyncio.sleep(0)
     waiting.cancel()
     wire.connection.data_received(b"1\r\na\r\n")
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert offered == []
+    assert taken == []
 
 
-async def test_what_a_sink_took_of_one_answer_says_nothing_of_the_next() -> None:
+async def test_what_was_taken_of_one_answer_says_nothing_of_the_next() -> None:
     """The last piece came with the answer's end. Of the next answer a byte came, so it was begun."""
     wire = Wire()
     response = await wire.answered(CHUNKED)
-    response.sink = lambda piece: True
-    waiting = begin(response.read_chunk())
+    waiting = begin(response.pass_to(lambda piece: True))
     await asyncio.sleep(0)
     wire.connection.data_received(b"1\r\na\r\n0\r\n\r\n")
-    assert await waiting == b""
+    await waiting
     again = await wire.asked()
     wire.connection.data_received(b"HTTP/1.1 200 O")
     wire.connection.connection_lost(None)
     with pytest.raises(UpstreamBroken):
         await again
     assert not wire.connection.unanswered()
+
+
+async def test_a_body_that_is_too_large_is_not_read_on() -> None:
+    wire = Wire()
+    response = await wire.answered(CHUNKED)
+    waiting = begin(response.read(limit=2))
+    await asyncio.sleep(0)
+    wire.connection.data_received(b"1\r\na\r\n2\r\nbc\r\n1\r\nd\r\n")
+    with pytest.raises(UpstreamBroken, match="larger"):
+        await waiting

@@ -12,7 +12,7 @@ from gateway.upstream import Upstream
 from gateway.upstream.connection import Connection
 from gateway.upstream.origin import parse_origin
 from gateway.upstream.pool import Pool
-from tests.upstream.peer import OK, Peer, Server, serve
+from tests.upstream.peer import OK, Peer, Server, next_piece, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -322,9 +322,9 @@ async def test_a_silence_in_the_body_times_out_but_not_for_a_reader_who_is_away(
         upstream = Upstream(server.origin, idle_timeout_s=0.05)
         away = await upstream.request("POST", "/", [], b"{}")
         waiting = await upstream.request("POST", "/", [], b"{}")
-        assert await waiting.read_chunk() == b"o"
+        assert await next_piece(waiting) == b"o"
         with pytest.raises(UpstreamTimeout) as caught:
-            await waiting.read_chunk()
+            await next_piece(waiting)
         assert caught.value.stage == "idle"
         silent.set()  # for as long, nobody had read the other answer
         assert await away.read() == b"ok"
@@ -355,8 +355,8 @@ async def test_closing_ends_every_connection_and_what_is_under_way() -> None:
         assert await (await complete).read() == b"ok"
 
         await upstream.aclose()
-        assert await reading.read_chunk() == b"o"
-        for under_way in (reading.read_chunk(), before_the_head):
+        assert await next_piece(reading) == b"o"
+        for under_way in (next_piece(reading), before_the_head):
             with pytest.raises(UpstreamBroken):
                 await under_way
         for _ in range(3):
@@ -488,9 +488,9 @@ async def test_a_body_that_ends_with_the_connection_must_end_with_the_tls_sessio
         ended = await upstream.request("GET", "/", [])
         cut = await upstream.request("GET", "/", [])
         for response in (ended, cut):
-            assert await response.read_chunk() == b"maybe all"
+            assert await next_piece(response) == b"maybe all"
         read.set()
-        assert await ended.read_chunk() == b""
+        assert await next_piece(ended) == b""
         with pytest.raises(UpstreamBroken):
-            await cut.read_chunk()
+            await next_piece(cut)
         await upstream.aclose()
