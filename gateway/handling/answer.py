@@ -1,18 +1,19 @@
 """How the client is answered by the loop and by token requests: as server-sent events, or as one JSON message."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from gateway.asgi import Write, direct_of
 from gateway.errors import Overloaded, Refused, RequestError, TurnTimeout, error_body, error_type
-from gateway.handling.ask import EVENT_STREAM_TYPE
+from gateway.handling.ask import EVENT_STREAM_TYPE, ask
 from gateway.handling.exchange import Exchange
 from gateway.handling.pings import PING
 from gateway.handling.refuse import send_whole
 from gateway.settings import Settings
 from gateway.turn import Event, Fold, Out, jsonvalue
 from gateway.wire.headers import Headers, without_length
-from gateway.wire.sse import write_event
+from gateway.wire.sse import SSEReader, write_event
 
 EVENT_STREAM: Headers = [(b"content-type", EVENT_STREAM_TYPE), (b"cache-control", b"no-cache")]
 """The head of a stream that begins before upstream has answered."""
@@ -29,9 +30,14 @@ class ClientAnswer(Protocol):
     async def start(self, headers: Headers) -> None:
         """Begin; a stream's head goes out at once."""
 
-    async def send(self, out: Out) -> None: ...
-    def wrote(self) -> None:
-        """Something went to the client another way than by ``send``."""
+    def put(self, out: Out) -> bool:
+        """Take what the client is to see; False where it has to wait for ``flush``, and so has all after it."""
+
+    async def flush(self) -> None:
+        """Send what waits."""
+
+    async def send(self, out: Out) -> None:
+        """Both at once."""
 
     async def finish(self, message: Event | None) -> None:
         """The answer is whole: ``message``, or, where that is None, what the events fold to."""
@@ -65,6 +71,44 @@ async def see_through(work: Awaitable[None], answer: ClientAnswer, exchange: Exc
         answer.close()
 
 
+async def pass_events(
+    asked: ask, answer: ClientAnswer, read: Callable[[list[bytes], Out], bool], max_event_bytes: int
+) -> None:
+    """Have a stream's events read as they come, and answered in that instant, up to its end.
+
+    ``read`` adds what the client sees of each piece's events, and says whether more are needed. What it raises ends
+    this, once what came before has been sent.
+    """
+    reader = SSEReader(max_event_bytes)
+    failure: Exception | None = None
+    begun, more = False, True
+
+    def take(piece: bytes) -> bool:
+        nonlocal begun, failure, more
+        if not begun:
+            begun = True
+            asked.piece()
+        out: Out = []
+        try:
+            more = read(reader.split(piece), out)
+        except Exception as error:  # noqa: BLE001  (raised below, in the task: nobody can take it here)
+            failure, more = error, False
+        return (not out or answer.put(out)) and more
+
+    while more and not asked.response.ended:
+        await asked.response.pass_to(take)
+        await answer.flush()
+    if failure is not None:
+        raise failure
+
+
+def _written(out: Out) -> bytes:
+    """The bytes of events."""
+    return b"".join(
+        [event if isinstance(event, bytes) else write_event(event["type"], jsonvalue.write(event)) for event in out]
+    )
+
+
 async def _in_time(work: Awaitable[None], limit_s: float) -> None:
     limit = asyncio.timeout(limit_s)
     try:
@@ -91,6 +135,9 @@ class StreamAnswer:
         self._last = 0.0
         self._clock = asyncio.get_running_loop().time
         self._pings: asyncio.Task[None] | None = None
+        self._direct = direct_of(exchange.scope)
+        self._write_now: Write | None = None
+        self._waiting: list[bytes] = []
 
     def hold(self, headers: Headers = EVENT_STREAM) -> None:
         self._headers = headers
@@ -103,18 +150,28 @@ class StreamAnswer:
         if not self.started:
             await self._begin()
 
-    async def send(self, out: Out) -> None:
-        await self._write(
-            b"".join(
-                [
-                    event if isinstance(event, bytes) else write_event(event["type"], jsonvalue.write(event))
-                    for event in out
-                ]
-            )
-        )
-
-    def wrote(self) -> None:
+    def put(self, out: Out) -> bool:
         self._last = self._clock()
+        data = out[0] if len(out) == 1 else None
+        if not isinstance(data, bytes):
+            data = _written(out)
+        if self._write_now is not None and self._write_now(data):
+            return True
+        self._waiting.append(data)
+        return False
+
+    async def flush(self) -> None:
+        if not self._waiting:
+            return
+        data = b"".join(self._waiting)
+        self._waiting.clear()
+        await self._write(data)
+        if self._write_now is None and self._direct is not None:  # not before: the head goes with the first events
+            self._write_now = self._direct.writer()
+
+    async def send(self, out: Out) -> None:
+        if not self.put(out):
+            await self.flush()
 
     async def finish(self, message: Event | None = None) -> None:
         self.close()
@@ -175,11 +232,15 @@ class JsonAnswer:
     async def start(self, headers: Headers) -> None:
         self._headers = headers
 
+    def put(self, out: Out) -> bool:
+        self._fold.take(out)
+        return True
+
+    async def flush(self) -> None:
+        pass
+
     async def send(self, out: Out) -> None:
         self._fold.take(out)
-
-    def wrote(self) -> None:
-        pass
 
     async def finish(self, message: Event | None = None) -> None:
         whole = jsonvalue.write(self._fold.message if message is None else message)

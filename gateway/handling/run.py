@@ -6,13 +6,11 @@ go of what it holds: the upstream connection, the tools, the pings.
 """
 
 import asyncio
-from collections.abc import Callable
 from time import perf_counter
 
-from gateway.asgi import direct_of
 from gateway.books.observer import CallBegun, CallEnded
 from gateway.errors import Refused
-from gateway.handling.answer import ClientAnswer, JsonAnswer, StreamAnswer, see_through
+from gateway.handling.answer import ClientAnswer, JsonAnswer, StreamAnswer, pass_events, see_through
 from gateway.handling.ask import (
     EVENT_STREAM_TYPE,
     JSON_TYPE,
@@ -28,7 +26,6 @@ from gateway.tools.slots import calling_for
 from gateway.turn import Call, Out, Outcome, Rounds
 from gateway.upstream import Response
 from gateway.wire.headers import header, response_headers
-from gateway.wire.sse import SSEReader
 
 
 async def run(rounds: Rounds, exchange: Exchange, services: Services) -> None:
@@ -91,7 +88,10 @@ class _Run:
         expect_readable(response, stream=rounds.streams)
         if first:
             await self._begin(response)
-        await (self._read_stream(asked) if rounds.streams else self._read_json(asked))
+        if rounds.streams:
+            await pass_events(asked, self._answer, rounds.read, self._settings.max_event_bytes)
+        else:
+            await self._read_json(asked)
         return True
 
     async def _begin(self, response: Response) -> None:
@@ -102,36 +102,6 @@ class _Run:
             self._answer.hold(headers)
         else:
             await self._answer.start(headers)
-
-    async def _read_stream(self, asked: ask) -> None:
-        rounds, response, send = self._rounds, asked.response, self._answer.send
-        reader = SSEReader(self._settings.max_event_bytes)
-        direct, passes = direct_of(self._exchange.scope), self._passes(reader)
-        while not rounds.round_done:
-            chunk = await response.read_chunk()
-            if not chunk:
-                break
-            asked.piece()
-            out: Out = []
-            try:
-                rounds.read_frames(reader.feed(chunk), out)
-            finally:
-                if out:  # what came before an event that cannot be used is not lost
-                    await send(out)
-            if direct is not None and response.sink is None and self._answer.started:
-                response.sink = direct.sink(passes)  # not before: the head goes with the first events
-
-    def _passes(self, reader: SSEReader) -> Callable[[bytes], bool]:
-        """What takes a piece that is one event and needs no change, and says whether it was that."""
-        stands_alone, passes, wrote = reader.stands_alone, self._rounds.passes, self._answer.wrote
-
-        def takes(chunk: bytes) -> bool:
-            if not (stands_alone(chunk) and passes(chunk)):
-                return False
-            wrote()
-            return True
-
-        return takes
 
     async def _read_json(self, asked: ask) -> None:
         out: Out = []

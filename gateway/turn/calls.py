@@ -6,10 +6,10 @@ from typing import Any
 import jiter
 
 from gateway.turn import jsonvalue
+from gateway.turn.delta import Delta
 from gateway.turn.kind import AnyTool
 from gateway.turn.lifecycle import Event
-from gateway.turn.presentation import Cursor, Out, View, size_of
-from gateway.turn.riding import PLAIN_DELTA
+from gateway.turn.presentation import Cursor, Out, View
 
 LIVE_CHARS = 4096
 """Up to here each piece of the arguments is shown as it comes. It is read together with all before it, so that of
@@ -40,10 +40,10 @@ class CallView(View):
     def open(self, out: Out) -> None:
         """The block has started; nothing is shown."""
 
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        piece = self._piece(event)
-        self._argument(piece, out)
-        return size_of(piece)
+    def delta(self, delta: Delta, out: Out) -> None:
+        if self._allowed is not None and delta.kind not in self._allowed:
+            raise self._impossible()
+        self._argument(delta.piece, out)
 
     def close(self, out: Out) -> None:
         if self.start.get("input") and not self.pieces.text():
@@ -119,12 +119,10 @@ class NativeCallView(CallView):
         self._index = self._cursor.open(self.tool.call_block(self.call_id), out)
         self._show_waiting(out)
 
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        if len(event) > PLAIN_DELTA:
-            self.waiting.take(event)
-        size = super().delta(event, raw, out)
+    def delta(self, delta: Delta, out: Out) -> None:
+        self.waiting.take(delta.event)
+        super().delta(delta, out)
         self._show_waiting(out)
-        return size
 
     def close(self, out: Out) -> None:
         super().close(out)

@@ -11,19 +11,14 @@ Token ids that a delta carries stay with it (:mod:`gateway.turn.riding`).
 from typing import ClassVar
 
 from gateway.errors import UpstreamBroken
-from gateway.turn.lifecycle import DELTAS, PIECE, Event
+from gateway.turn.delta import Delta
+from gateway.turn.lifecycle import DELTAS, Event
 from gateway.turn.marker import CLOSING, OPENING, ThinkMark
 from gateway.turn.pieces import Pieces
-from gateway.turn.plain import PlainDelta
-from gateway.turn.riding import EMPTY_DELTAS, PLAIN_DELTA, Tokens, Waiting
+from gateway.turn.riding import EMPTY_DELTAS, Tokens, Waiting
 
 Out = list[Event | bytes]
 """What goes to the client: events, or the bytes of one that needs no change."""
-
-
-def size_of(text: str) -> int:
-    """Bytes of a text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Cursor:
@@ -55,8 +50,6 @@ class View:
     """One upstream block, passed on as it is."""
 
     hidden: ClassVar[bool] = False
-    plain: ClassVar[str] = ""
-    """The kind of delta that goes to the client as it came, once the block is visible; "" where there is none."""
 
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self.start = start
@@ -78,23 +71,13 @@ class View:
         if self.waiting.tokens and self.kind in EMPTY_DELTAS:
             self._cursor.delta(self._index, EMPTY_DELTAS[self.kind], out, self.waiting.leave())
 
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        """A delta of the block; ``raw`` are its own bytes. Returns how many bytes of it are kept.
-
-        Raises :class:`UpstreamBroken` for a delta that such a block cannot have.
-        """
-        piece = self._piece(event)
-        if piece:
-            self.pieces.add(piece)
-        self._pass(event, raw, out)
-        return size_of(piece)
-
-    def passes(self, delta: PlainDelta) -> bool:
-        """Keep ``delta`` and say that it can go to the client as it came, if it can."""
-        if delta.kind != self.plain or delta.index != self._index:
-            return False
-        self.pieces.add(delta.piece)
-        return True
+    def delta(self, delta: Delta, out: Out) -> None:
+        """A delta of the block. Raises :class:`UpstreamBroken` for one that such a block cannot have."""
+        if self._allowed is not None and delta.kind not in self._allowed:
+            raise self._impossible()
+        if delta.piece:
+            self.pieces.add(delta.piece)
+        out.append(delta.at(self._index))
 
     def close(self, out: Out) -> None:
         """The block has ended."""
@@ -104,49 +87,26 @@ class View:
         """The whole block, for the next round's request; None for one that is not kept."""
         return self.start
 
-    def _pass(self, event: Event, raw: bytes | None, out: Out) -> None:
-        if event["index"] == self._index and raw is not None:
-            out.append(raw)
-        else:
-            event["index"] = self._index
-            out.append(event)
-
-    def _piece(self, event: Event) -> str:
-        delta = event.get("delta")
-        kind = delta.get("type") if isinstance(delta, dict) else None
-        if (
-            not isinstance(delta, dict)
-            or not isinstance(kind, str)
-            or (self._allowed is not None and kind not in self._allowed)
-        ):
-            raise UpstreamBroken(f"Upstream sent a delta that a {self.kind} block cannot have.")
-        name = PIECE.get(kind)
-        if name is None:
-            return ""
-        piece = delta.get(name)
-        if not isinstance(piece, str):
-            raise UpstreamBroken(f"Upstream sent a {kind} without its {name}.")
-        return piece
+    def _impossible(self) -> UpstreamBroken:
+        return UpstreamBroken(f"Upstream sent a delta that a {self.kind} block cannot have.")
 
 
 class ThinkingView(View):
     """A ``thinking`` block. It always has its text and a ``signature``, empty at its start."""
-
-    plain: ClassVar[str] = "thinking"
 
     def __init__(self, start: Event, cursor: Cursor) -> None:
         self._signature = _text_of(start, "signature")
         self._thinking = _text_of(start, "thinking")
         super().__init__({**start, "thinking": self._thinking, "signature": self._signature}, cursor)
 
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        piece = self._piece(event)
-        if event["delta"]["type"] == "signature_delta":
-            self._signature = piece
+    def delta(self, delta: Delta, out: Out) -> None:
+        if self._allowed is not None and delta.kind not in self._allowed:
+            raise self._impossible()
+        if delta.kind == "signature_delta":
+            self._signature = delta.piece
         else:
-            self.pieces.add(piece)
-        self._pass(event, raw, out)
-        return size_of(piece)
+            self.pieces.add(delta.piece)
+        out.append(delta.at(self._index))
 
     def value(self) -> Event:
         thinking = self._thinking + self.pieces.text()
@@ -160,8 +120,6 @@ class TextView(View):
     ``thinking`` block up to ``</think>``.
     """
 
-    plain: ClassVar[str] = "text"
-
     def __init__(self, start: Event, cursor: Cursor, *, sniff: bool) -> None:
         super().__init__({**start, "text": ""}, cursor)
         begun = _text_of(start, "text")
@@ -170,7 +128,7 @@ class TextView(View):
         self._lead = ""
         """Of that, what stands behind the white space: the beginning of a tag."""
         self._sniff = sniff
-        self._early: list[Event] = []
+        self._early: list[Delta] = []
         """Citations of the text that is held."""
         self._think: _Think | None = None
         if begun:
@@ -185,22 +143,18 @@ class TextView(View):
         if self._held:
             self._advance(self._held.pop(), out)
 
-    def delta(self, event: Event, raw: bytes | None, out: Out) -> int:
-        piece = self._piece(event)
-        if event["delta"]["type"] != "text_delta":
-            if self._index >= 0:
-                self._pass(event, raw, out)
-            else:
-                self._early.append(event)
-            return 0
-        self.pieces.add(piece)
+    def delta(self, delta: Delta, out: Out) -> None:
+        if self._allowed is not None and delta.kind not in self._allowed:
+            raise self._impossible()
+        if delta.kind == "text_delta":
+            self.pieces.add(delta.piece)
         if self._index >= 0:
-            self._pass(event, raw, out)
+            out.append(delta.at(self._index))
+        elif delta.kind == "text_delta":
+            self.waiting.take(delta.event)
+            self._advance(delta.piece, out)
         else:
-            if len(event) > PLAIN_DELTA:
-                self.waiting.take(event)
-            self._advance(piece, out)
-        return size_of(piece)
+            self._early.append(delta)
 
     def close(self, out: Out) -> None:
         if self._think is not None:
@@ -237,8 +191,7 @@ class TextView(View):
         self._held.clear()
         self._index = self._cursor.open(self.start, out)
         self._cursor.delta(self._index, {"type": "text_delta", "text": text}, out, self.waiting.leave())
-        for event in self._early:
-            self._pass(event, None, out)
+        out += [delta.at(self._index) for delta in self._early]
 
 
 class _Think:

@@ -22,9 +22,6 @@ EMPTY_DELTAS = {
 }
 """By kind of block: a delta that adds nothing."""
 
-PLAIN_DELTA = 3
-"""How many members a delta's event has that carries nothing beside ``type``, ``index`` and ``delta``."""
-
 
 class Waiting:
     """Token fields of deltas that are not shown as they came: the next visible delta carries them."""
@@ -34,8 +31,10 @@ class Waiting:
     def __init__(self) -> None:
         self.tokens: Tokens = {}
 
-    def take(self, event: Mapping[str, Any]) -> None:
-        """The token fields of one delta, or of others that waited."""
+    def take(self, event: Mapping[str, Any] | None) -> None:
+        """The token fields of one delta, where it was decoded, or of others that waited."""
+        if not event:
+            return
         for name in TOKEN_FIELDS:
             value = event.get(name)
             if isinstance(value, list):

@@ -12,12 +12,13 @@ from typing import Any, Protocol
 from gateway.errors import InvalidRequest, UpstreamBroken
 from gateway.tokens import Dialect, RoundTranslator, TokenFields, Trajectory, message_events, translate_round
 from gateway.turn import jsonvalue
+from gateway.turn.delta import find_delta
 from gateway.turn.kind import Call
 from gateway.turn.lifecycle import Event, events_of, read_answer, read_event, read_exact, read_message, stream_error
 from gateway.turn.presentation import Out
 from gateway.turn.riding import TOKEN_FIELDS
 from gateway.turn.turn import Turn
-from gateway.wire.sse import Frame
+from gateway.wire.sse import read_frame
 
 DONE = b"[DONE]"
 """The data of the last event in a stream of the chat and completions endpoints."""
@@ -46,10 +47,6 @@ class Rounds(Protocol):
         """Whether no further round is to be asked for."""
 
     @property
-    def round_done(self) -> bool:
-        """Whether the round has come to its end; what upstream sends after it has no meaning."""
-
-    @property
     def held(self) -> int:
         """Bytes that are held for them: see :attr:`Turn.held`."""
 
@@ -59,11 +56,11 @@ class Rounds(Protocol):
     def request(self) -> bytes:
         """The body of the next round's request."""
 
-    def passes(self, chunk: bytes) -> bool:
-        """Whether ``chunk`` is an event that goes to the client as it came: see :meth:`Turn.passes`."""
+    def read(self, events: Iterable[bytes], out: Out) -> bool:
+        """Take a stream's events, as :meth:`SSEReader.split` gives them; says whether the round goes on.
 
-    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
-        """Take a stream's events, up to the round's end."""
+        Those that follow its end are passed over.
+        """
 
     def read_whole(self, body: bytes, out: Out) -> None:
         """Take a JSON answer."""
@@ -112,10 +109,6 @@ class TurnRounds(ABC):
         return self.turn.over
 
     @property
-    def round_done(self) -> bool:
-        return self.turn.round_done
-
-    @property
     def held(self) -> int:
         return self.turn.held
 
@@ -161,21 +154,23 @@ class MessagesRounds(TurnRounds):
     def request(self) -> bytes:
         return self.turn.request()
 
-    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
+    def read(self, events: Iterable[bytes], out: Out) -> bool:
         turn = self.turn
-        for frame in frames:
-            try:
-                event, raw = read_exact(frame.data), frame.raw
-            except UpstreamBroken:
-                event, raw = read_event(frame.data), None
-            if frame.event == "error":
-                raise stream_error(event)
-            turn.feed(event, raw if frame.event == event.get("type") else None, out)
-            if turn.round_done:
-                return
-
-    def passes(self, chunk: bytes) -> bool:
-        return self.turn.passes(chunk)
+        for written in events:
+            delta = find_delta(written)
+            if delta is not None:
+                turn.delta(delta, out)
+            elif (frame := read_frame(written)) is not None:
+                try:
+                    event, raw = read_exact(frame.data), frame.raw
+                except UpstreamBroken:
+                    event, raw = read_event(frame.data), None
+                if frame.event == "error":
+                    raise stream_error(event)
+                turn.feed(event, raw if frame.event == event.get("type") else None, out)
+                if turn.round_done:
+                    return False
+        return True
 
     def _events(self, body: bytes) -> Iterable[Event]:
         return events_of(read_message(body))
@@ -222,20 +217,18 @@ class TokenRounds(TurnRounds):
         except jsonvalue.Unreadable as error:
             raise InvalidRequest(f"the request cannot be read: {error}") from None
 
-    def passes(self, chunk: bytes) -> bool:
-        return False
-
-    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
+    def read(self, events: Iterable[bytes], out: Out) -> bool:
         turn, translator = self.turn, self._translator
         kept = translator.tokens.size
         turn.retain(kept - self._counted)
         self._counted = kept
-        for frame in frames:
-            events = translator.end() if frame.data == DONE else translator.events(read_event(frame.data))
-            for event in events:
+        for frame in filter(None, map(read_frame, events)):
+            told = translator.end() if frame.data == DONE else translator.events(read_event(frame.data))
+            for event in told:
                 turn.feed(event, None, out)
             if turn.round_done:
-                return
+                return False
+        return True
 
     def _events(self, body: bytes) -> Iterable[Event]:
         self.turn.retain(len(body))

@@ -14,7 +14,7 @@ from gateway.turn.kind import Call
 from gateway.turn.lifecycle import Event, read_answer, read_event, stream_error
 from gateway.turn.presentation import Out
 from gateway.turn.rounds import DONE, refusal
-from gateway.wire.sse import Frame
+from gateway.wire.sse import read_frame
 
 
 class TokenRound:
@@ -42,7 +42,7 @@ class TokenRound:
         self.stream = stream
         self.model = model
         self.over = False
-        self.round_done = False
+        self._done = False
         self._translator = translate_round(fields, "vllm", stream=self.stream)
         self.streams = self._translator.streams
         self.target = self._translator.path
@@ -63,18 +63,15 @@ class TokenRound:
     def request(self) -> bytes:
         return self._body
 
-    def passes(self, chunk: bytes) -> bool:
-        return False
-
-    def read_frames(self, frames: Iterable[Frame], out: Out) -> None:
+    def read(self, events: Iterable[bytes], out: Out) -> bool:
         if self._translator.tokens.size > self._max_bytes:
             raise UpstreamBroken(f"The answer has grown over {self._max_bytes} bytes.")
-        for frame in frames:
+        for frame in filter(None, map(read_frame, events)):
             if frame.data == DONE:
                 out += self._translator.end()
-                self.round_done = True
-                return
+                return False
             self._read(read_event(frame.data), out)
+        return not self._done
 
     def _read(self, chunk: Event, out: Out) -> None:
         failed = chunk_error(chunk)
@@ -90,7 +87,7 @@ class TokenRound:
                 case "message_delta":
                     self._take_end(event["delta"].get("stop_reason"), event["usage"])
                 case "message_stop":
-                    self.round_done = True
+                    self._done = True
             self._began = True
             out.append(event)
 

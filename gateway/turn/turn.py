@@ -12,12 +12,12 @@ from typing import Any
 from gateway.errors import RequestTooLarge, UpstreamBroken
 from gateway.turn import jsonvalue
 from gateway.turn.calls import CallView, NativeCallView
+from gateway.turn.delta import Delta, read_delta, size_of
 from gateway.turn.ending import WHOLE, RoundEnd, Runs, step_after
 from gateway.turn.ids import call_id
 from gateway.turn.kind import AnyTool, Block, Call, Outcome, make_call, refuse, result_block, tool_result
 from gateway.turn.lifecycle import EVENT_TYPES, Event, State, following, is_error, stream_error
-from gateway.turn.plain import read_plain
-from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View, size_of
+from gateway.turn.presentation import Cursor, Out, TextView, ThinkingView, View
 from gateway.turn.request import TurnRequest
 from gateway.turn.riding import EMPTY_DELTAS
 from gateway.turn.usage import Usage, iteration, latest, summed, with_both_counters, with_last_context
@@ -137,19 +137,15 @@ class Turn:
         """Whether the round has come to its ``message_stop``."""
         return self._round.state is State.DONE
 
-    def passes(self, chunk: bytes) -> bool:
-        """Whether ``chunk`` is an event that goes to the client as it came; it is then taken, as by :meth:`feed`.
-
-        ``chunk`` is one whole event, or whatever else came, of which the answer is False.
-        """
+    def delta(self, delta: Delta, out: Out) -> None:
+        """Take one delta of the block that is open. Raises :class:`UpstreamBroken` for one out of place."""
         view = self._open
-        if view is None or self._retained + len(chunk) > self._rules.max_retained_bytes:
-            return False
-        delta = read_plain(chunk)
-        if delta is None or delta.index != self._open_index or not view.passes(delta):
-            return False
-        self._retained += size_of(delta.piece)
-        return True
+        if view is None or delta.index != self._open_index:
+            raise UpstreamBroken("Upstream sent a delta for a block that is not open.")
+        view.delta(delta, out)
+        self._retained += delta.size
+        if self._retained > self._rules.max_retained_bytes:
+            raise self._grown()
 
     def feed(self, event: Event, raw: bytes | None, out: Out) -> None:
         """Take one upstream event; ``raw`` are its own bytes, where they may go to the client unchanged.
@@ -158,10 +154,7 @@ class Turn:
         """
         kind = event.get("type")
         if kind == "content_block_delta":
-            view = self._open
-            if view is None or event.get("index") != self._open_index:
-                raise UpstreamBroken("Upstream sent a delta for a block that is not open.")
-            self.retain(view.delta(event, raw, out))
+            self.delta(read_delta(event, raw), out)
         elif kind == "ping":
             out.append(event if raw is None else raw)
         elif kind == "error":
@@ -254,7 +247,10 @@ class Turn:
         """Count bytes that are kept. Raises :class:`UpstreamBroken` where they are too many."""
         self._retained += size
         if self._retained > self._rules.max_retained_bytes:
-            raise UpstreamBroken(f"The turn has grown over {self._rules.max_retained_bytes} bytes.")
+            raise self._grown()
+
+    def _grown(self) -> UpstreamBroken:
+        return UpstreamBroken(f"The turn has grown over {self._rules.max_retained_bytes} bytes.")
 
     # -- between rounds ----------------------------------------------------------------------------------------------
 

@@ -125,10 +125,10 @@ class Response:
     async def pass_to(self, take: Take) -> None:
         """Hand the body to ``take`` piece by piece as it arrives, transfer coding removed, up to its end.
 
-        ``take`` is called in the instant a piece comes, and wakes nobody; it raises nothing. Once it says no, or somebody
-        nudges, this returns, and the pieces that follow wait for the next call. What is already here comes without
-        suspending, in one piece. One caller at a time; cancelling it closes the response. Raises UpstreamTimeout (``idle``) and
-        UpstreamBroken, after the bytes that came before.
+        ``take`` is called in the instant a piece comes, and wakes nobody; it raises nothing. Once it says no, or
+        somebody nudges, this returns, and the pieces that follow wait for the next call. What is already here comes
+        without suspending, in one piece. One caller at a time; cancelling it closes the response. Raises
+        UpstreamTimeout (``idle``) and UpstreamBroken, after the bytes that came before.
         """
         if self._chunks and not take(self._waiting()):
             return

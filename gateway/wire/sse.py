@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.errors import UpstreamBroken
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-_USUAL = re.compile(rb"event: ([a-z_]+)\ndata: ([^\n]*)").fullmatch
+_USUAL = re.compile(rb"event: ([a-z_]+)\ndata: ([^\n]*)\n\n").fullmatch
 """An event as it is usually written: a name, one line of data, nothing else."""
 
 
@@ -25,9 +25,9 @@ class Frame:
 
 
 class SSEReader:
-    """Splits a byte stream, however it is cut, into frames.
+    """Splits a byte stream, however it is cut, into events.
 
-    ``feed`` raises :class:`UpstreamBroken` when one event exceeds ``max_event_bytes``.
+    Raises :class:`UpstreamBroken` when one event exceeds ``max_event_bytes``.
     """
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -37,27 +37,26 @@ class SSEReader:
         self._at_start = True
         self._max = max_event_bytes
 
-    def stands_alone(self, chunk: bytes) -> bool:
-        """Whether ``chunk`` can be an event by itself, and not be fed: nothing before it is unfinished."""
-        return not (self._buffer or self._at_start or self._after_cr) and len(chunk) <= self._max
-
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that ``chunk`` completes, in order."""
+        return [frame for event in self.split(chunk) if (frame := read_frame(event)) is not None]
+
+    def split(self, chunk: bytes) -> list[bytes]:
+        """The events that ``chunk`` completes, in order: each its lines, LF between them, and the empty line after.
+
+        One that came whole and by itself, as most do, is ``chunk``.
+        """
         if self._at_start or self._after_cr or b"\r" in chunk:
             chunk = self._normalised(chunk)
-        whole = not self._buffer and chunk.endswith(b"\n\n")
-        blocks = chunk[:-2].split(b"\n\n") if whole else self._blocks(chunk)
-        return [frame for block in blocks if (frame := self._frame(block)) is not None]
-
-    def _frame(self, block: bytes) -> Frame | None:
-        """The event written in ``block`` (its lines, LF between them); None where it has no data."""
-        if len(block) > self._max:
+        if not self._buffer and chunk.endswith(b"\n\n"):
+            if chunk.find(b"\n\n") == len(chunk) - 2 and len(chunk) <= self._max:
+                return [chunk]
+            blocks = chunk[:-2].split(b"\n\n")
+        else:
+            blocks = self._blocks(chunk)
+        if any(len(block) > self._max for block in blocks):
             raise self._too_large()
-        usual = _USUAL(block)
-        if usual is None:
-            return _any_frame(block)
-        event, data = usual.groups()
-        return Frame(event.decode("ascii"), data, block + b"\n\n")
+        return [block + b"\n\n" for block in blocks]
 
     def _blocks(self, chunk: bytes) -> list[bytes]:
         buffer = self._buffer
@@ -91,10 +90,19 @@ class SSEReader:
         return UpstreamBroken(f"Upstream sent an event of more than {self._max} bytes.")
 
 
-def _any_frame(block: bytes) -> Frame | None:
-    """The event written in ``block`` in whatever way; None where it has no data."""
+def read_frame(event: bytes) -> Frame | None:
+    """What is written in an event, as :meth:`SSEReader.split` gives it; None where it has no data."""
+    usual = _USUAL(event)
+    if usual is None:
+        return _any_frame(event)
+    name, data = usual.groups()
+    return Frame(name.decode("ascii"), data, event)
+
+
+def _any_frame(written: bytes) -> Frame | None:
+    """The same, in whatever way it is written."""
     event, data = "", []
-    for line in block.split(b"\n"):
+    for line in written.split(b"\n"):
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":

@@ -111,11 +111,11 @@ def _play(rounds: Rounds, draw: Draw, answer: Callable[[], Any]) -> None:
 
 def _read(rounds: Rounds, draw: Draw, said: Any, out: Out) -> None:
     if rounds.streams:
-        reader, frames = SSEReader(), []
+        reader, events = SSEReader(), []
         for event in said:
             name = event.get("type") if isinstance(event, dict) else None
-            frames += reader.feed(write_event(name if name in KINDS else "message", json.dumps(event).encode()))
-        rounds.read_frames(frames, out)
+            events += reader.split(write_event(name if name in KINDS else "message", json.dumps(event).encode()))
+        rounds.read(events, out)
     else:
         rounds.read_whole(json.dumps(said).encode(), out)
 

@@ -30,7 +30,7 @@ def reads(rounds: Rounds, said: Any) -> Out:
     rounds.request()
     if rounds.streams:
         written = b"".join(write_event(event.get("type", "message"), json.dumps(event).encode()) for event in said)
-        rounds.read_frames(SSEReader().feed(written), out)
+        rounds.read(SSEReader().split(written), out)
     else:
         rounds.read_whole(json.dumps(said).encode(), out)
     rounds.end(out)

@@ -12,7 +12,6 @@ from gateway.errors import InvalidRequest, UpstreamBroken, UpstreamStreamError
 from gateway.handling.classify import classify
 from gateway.tokens import Dialect
 from gateway.turn import Fold, Out, TokenRounds, TurnRules, jsonvalue
-from gateway.wire.sse import Frame
 from tests.support.playbook import BASH, NATIVE, QUESTION, SEALER, SEARCH, found
 from tests.support.upstream import encode_event, message, sse, text, tool_use
 from tests.support.vllm import Part, call, chat_answer, chat_chunks, markup, say, thought
@@ -48,8 +47,8 @@ class Played:
         return told
 
 
-def frames(items: Sequence[dict[str, Any]]) -> list[Frame]:
-    return [*(Frame("", jsonvalue.write(item), None) for item in items), Frame("", b"[DONE]", None)]
+def events(items: Sequence[dict[str, Any]]) -> list[bytes]:
+    return [b"data: %b\n\n" % data for data in [*map(jsonvalue.write, items), b"[DONE]"]]
 
 
 def play(
@@ -70,7 +69,7 @@ def play(
     while not turn.over:
         played.asked.append(jsonvalue.read(rounds.request()))
         if rounds.streams:
-            rounds.read_frames(frames(next(answers)), out)
+            rounds.read(events(next(answers)), out)
         else:
             rounds.read_whole(jsonvalue.write(next(answers)), out)
         for pending in rounds.end(out):
@@ -280,9 +279,8 @@ def test_a_turn_takes_no_prompt_of_ids() -> None:
 
 
 def test_upstreams_own_bytes_are_no_part_of_a_token_turn() -> None:
-    """Events are written anew: a frame's bytes may not have the client's index."""
-    events = sse(text("Yes."))
-    raw = [Frame(event["type"], jsonvalue.write(event), encode_event(event)) for event in events]
+    """Events are written anew: an event's bytes may not have the client's index."""
+    written = [encode_event(event) for event in sse(text("Yes."))]
     body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "stream": True, "tools": [SEARCH], **ASKED}
     turn, tokens = classify(jsonvalue.write(body), RULES)
     assert turn is not None
@@ -290,7 +288,7 @@ def test_upstreams_own_bytes_are_no_part_of_a_token_turn() -> None:
     rounds = TokenRounds(turn, tokens.fields, "lmdeploy", "/v1/messages?beta=true")
     rounds.request()
     out: Out = []
-    rounds.read_frames(raw, out)
+    rounds.read(written, out)
     assert rounds.target == "/v1/messages?beta=true"
     assert all(isinstance(event, dict) for event in out)
 
