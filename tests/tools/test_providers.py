@@ -24,6 +24,12 @@ pytestmark = pytest.mark.anyio
 KEY = "tvly-3f9d-top-secret"
 
 
+@pytest.fixture(autouse=True)
+def connections_that_respx_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers in the stead of httpx's own connections (those of the gateway: test_transport)."""
+    monkeypatch.setattr(http, "transport_to", lambda *_, **__: None)
+
+
 @dataclass(frozen=True)
 class Case:
     """A provider, one answer of its documented shape, and the results that answer holds."""

@@ -14,6 +14,7 @@ import msgspec
 
 from gateway.tools.base import HITS_MAX, Cause, SearchFailed, SearchQuery
 from gateway.tools.inflate import ACCEPT_ENCODING, BoundedBody, TooLong, Undecodable
+from gateway.tools.transport import transport_to
 from gateway.tools.web_search.hit import Hit
 from gateway.turn import jsonvalue
 from gateway.turn.web_search import SearchResult
@@ -60,6 +61,7 @@ class HttpSearch(ABC):
                 "user-agent": "messages-gateway",
                 **(headers or {}),
             },
+            transport=transport_to(self.url, connect_timeout_s=CONNECT_TIMEOUT_S),
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
             # The tool's slots bound the connections.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
