@@ -157,6 +157,8 @@ def expect_readable(response: Response, *, stream: bool) -> None:
 
 async def read_leftover(response: Response) -> None:
     """Read on to the end of an answer that needs no more reading, if it comes soon."""
+    if response.ended:
+        return
     with suppress(TimeoutError, UpstreamError):  # the message is whole: the worst is a connection less in the pool
         async with asyncio.timeout(LEFTOVER_S):
             await response.pass_to(lambda _: True)

@@ -1,8 +1,8 @@
 """Sealing: what the model read of a native call's result travels in ``encrypted_content``, and comes back as it was.
 
-AES-256-GCM from ``cryptography``. The first entry of a result carries the text, the others nothing; each is bound, as
-associated data, to the call's id, its place, the number of entries, its url and its title. So an entry that was
-edited, moved, cut, left out or made elsewhere does not open.
+AES-256-GCM (:mod:`gateway.turn.ciphers`). The first entry of a result carries the text, the others nothing; each is
+bound, as associated data, to the call's id, its place, the number of entries, its url and its title. So an entry that
+was edited, moved, cut, left out or made elsewhere does not open.
 
 Of a round with several calls, the text is sealed with their ids (:meth:`Sealer.of_round`): a client that puts each
 result behind its call would otherwise seem to send back a round for each.
@@ -14,11 +14,11 @@ import copy
 import json
 import os
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+if TYPE_CHECKING:
+    from gateway.turn.ciphers import Ciphers
 
 _NONCE_BYTES = 12
 
@@ -36,7 +36,7 @@ class Sealer:
     def __init__(self, keys: Sequence[str], *, max_chars: int = 1_000_000) -> None:
         if not keys:
             raise ValueError("a sealer needs at least one key")
-        self._ciphers = [AESGCM(_derived(key)) for key in keys]
+        self._keys = tuple(keys)
         self._max_chars = max_chars
 
     def of_round(self, calls: Sequence[str] = ()) -> "Sealer":
@@ -54,7 +54,7 @@ class Sealer:
             nonce = os.urandom(_NONCE_BYTES)
             plain = head + text.encode("utf-8", "surrogatepass") if place == 0 else b""
             bound = _bound(call_id, place, len(entries), url, title, with_calls=with_calls)
-            data = self._ciphers[0].encrypt(nonce, plain, bound)
+            data = _ciphers(self._keys).encrypt(nonce, plain, bound)
             sealed.append(base64.urlsafe_b64encode(nonce + data).decode("ascii"))
         return sealed
 
@@ -91,16 +91,14 @@ class Sealer:
             return None
         if len(data) < _NONCE_BYTES + 16:
             return None
-        for cipher in self._ciphers:
-            try:
-                return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound)
-            except InvalidTag:
-                continue
-        return None
+        return _ciphers(self._keys).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound)
 
 
-def _derived(key: str) -> bytes:
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=b"messages-gateway seal 1").derive(key.encode())
+@lru_cache(maxsize=4)
+def _ciphers(keys: tuple[str, ...]) -> "Ciphers":
+    from gateway.turn.ciphers import Ciphers  # 7 MB, for those who have native results
+
+    return Ciphers(keys)
 
 
 def _bound(call_id: str, place: int, count: int, url: str, title: str, *, with_calls: bool) -> bytes:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from itertools import islice
 from math import ceil
 from typing import ClassVar, TypeVar
@@ -54,12 +55,17 @@ class HttpSearch(ABC):
 
     def __init__(self, origin: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         self.url = (origin or self.origin) + self.path
-        self.client = httpx.AsyncClient(
+        self._headers = headers or {}
+
+    @cached_property
+    def client(self) -> httpx.AsyncClient:
+        """Made for the first search: of an idle gateway the certificates of the world are a part that counts."""
+        return httpx.AsyncClient(
             headers={
                 "accept": "application/json",
                 "accept-encoding": ACCEPT_ENCODING,
                 "user-agent": "messages-gateway",
-                **(headers or {}),
+                **self._headers,
             },
             transport=transport_to(self.url, connect_timeout_s=CONNECT_TIMEOUT_S),
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
@@ -95,7 +101,8 @@ class HttpSearch(ABC):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.client.aclose()
+        if "client" in vars(self):
+            await self.client.aclose()
 
     def cause(self, status: int, body: bytes) -> Cause:
         """What an answer other than 200 means."""
