@@ -23,7 +23,7 @@ async def test_it_serves_logs_and_ends(tmp_path: Path) -> None:
         ScriptedUpstream(json_answer({"model": "qwen3"})) as upstream,
         serving(tmp_path, "--upstream", upstream.origin, "--log-format", "json", GATEWAY_ODD="1") as (program, client),
     ):
-        assert (await client.post("/v1/messages", json={})).json() == {"model": "qwen3"}
+        assert (await client.post("/v1/messages", json={"model": "qwen3"})).json() == {"model": "qwen3"}
         assert await end(program) == -signal.SIGTERM
     assert "GATEWAY_ODD" in program.said
     assert '"route":"/v1/messages","status":200,"outcome":"ok","model":"qwen3"' in program.said
