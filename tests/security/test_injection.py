@@ -198,6 +198,38 @@ async def test_an_events_name_is_not_upstreams_to_choose() -> None:
     assert [frame.event for frame in SSEReader().feed(answer.content)].count("message_stop") == 1
 
 
+# --- into the log -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("usage_first", [False, True])
+async def test_what_a_model_writes_is_no_figure(
+    stream: bool, usage_first: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    forged = {"model": "forged", "usage": {"input_tokens": 7777, "output_tokens": 8888}, "input_tokens": 9999}
+    usage = {"input_tokens": 7, "output_tokens": 5}
+    answer: Scripted
+    if stream:
+        start = {"type": "content_block_start", "index": 0, "content_block": tool_use("x", forged).value}
+        counts = {"type": "message_delta", "delta": {}, "usage": usage}
+        answer = sse_answer([counts, start] if usage_first else [start, counts])
+    else:
+        said = {"content": [tool_use("x", forged).value]}
+        answer = json_answer({"usage": usage, **said} if usage_first else {**said, "usage": usage})
+    async with (
+        ScriptedUpstream(answer) as upstream,
+        running_gateway(Settings(upstream=upstream.origin)) as gateway,
+    ):
+        body = {"model": "asked", "max_tokens": 9, "messages": [QUESTION], "stream": stream}
+        await gateway.client.post("/v1/messages", json=body)
+        metrics = (await gateway.client.get("/metrics")).text
+    line = capfd.readouterr().err
+    assert " model=asked " in line
+    assert " input_tokens=7 output_tokens=5 " in line
+    assert 'tokens_total{direction="input"} 7.0' in metrics
+    assert 'tokens_total{direction="output"} 5.0' in metrics
+
+
 # --- into the metrics -------------------------------------------------------------------------------------------------
 
 
