@@ -59,7 +59,8 @@ def _line_as_text(level: str, record: Record) -> str:
         f"upstream_ms={record.upstream_ms:.1f} total_ms={record.total_ms:.1f} "
         f"input_tokens={'-' if record.input_tokens is None else record.input_tokens} "
         f"output_tokens={'-' if record.output_tokens is None else record.output_tokens} "
-        f"request_id={_id_as_text(record.request_id)}{_called(record)}"
+        f"request_id={_id_as_text(record.request_id)}"
+        f"{_called(record) if record.client_id or record.traceparent else ''}"
     )
 
 
@@ -111,6 +112,8 @@ def _model_as_text(name: str) -> str:
 
 
 def _id_as_text(name: str) -> str:
+    if len(name) <= LONGEST_ID and _PLAIN.fullmatch(name):  # as nearly every one is
+        return name
     return _text(_printable(name[:LONGEST_ID]))
 
 

@@ -4,7 +4,7 @@ from starlette.types import Message, Send
 
 from gateway.books.record import Record
 from gateway.errors import RequestError
-from gateway.wire.headers import Headers, header, without_length
+from gateway.wire.headers import Headers, without_length
 
 JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -34,10 +34,10 @@ async def refuse(error: RequestError, record: Record, send: Send) -> None:
 
 def identified(headers: Headers, record: Record) -> Headers:
     """The head of an answer with its ``request-id``, which is the gateway's own where upstream gave none."""
-    given = header(headers, b"request-id")
-    if given:
-        record.is_called(given)
-        return headers
+    for name, value in headers:
+        if name == b"request-id" and value:
+            record.is_called(value)
+            return headers
     return [*headers, (b"request-id", record.request_id.encode("latin-1"))]
 
 
