@@ -273,6 +273,24 @@ def test_an_error_inside_a_round_ends_the_turn() -> None:
         play({"tools": [SEARCH]}, {"content": None}, stream=False, dialect="lmdeploy")
 
 
+def test_tokens_that_no_text_shows_count_as_kept() -> None:
+    """A round of nothing but markup has nothing to show, and its ids are kept all the same."""
+    body = {"model": "m", "max_tokens": 9, "messages": [QUESTION], "stream": True, "tools": [SEARCH], **ASKED}
+    turn, tokens = classify(jsonvalue.write(body), TurnRules(SEALER, max_retained_bytes=4000))
+    assert turn is not None
+    assert tokens is not None
+    rounds = TokenRounds(turn, tokens.fields, "vllm", "/v1/messages")
+    rounds.request()
+    out: Out = []
+
+    def read() -> None:
+        for chunk in chat_chunks(*[markup(number) for number in range(2000)]):
+            rounds.read(events([chunk])[:1], out)
+
+    with pytest.raises(UpstreamBroken, match="has grown over 4000 bytes"):
+        read()
+
+
 def test_a_turn_takes_no_prompt_of_ids() -> None:
     with pytest.raises(InvalidRequest, match=r"^tools: cannot stand beside input_ids"):
         play({"tools": [SEARCH], "input_ids": [1], "messages": []}, stream=False)
