@@ -56,7 +56,7 @@ def main(path: str) -> None:
     bars(right, late, ["direct", *servers], "From the upstream's write to the client's read, median", "ms an event")
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8, frameon=False)
-    figure.suptitle("\n".join(run["heading"][:2]), fontsize=8)
+    figure.suptitle(run["heading"][0], fontsize=8)
     figure.savefig(path, dpi=130)
 
 

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import re2
-
 MAX_PATTERN_CHARS = 200
 MAX_FIELD_CHARS = 10_000
 """So much of one description is looked through: what bounds the time that one look can take."""
@@ -101,6 +99,8 @@ def words(text: str) -> Iterator[str]:
 def _compiled(pattern: str) -> Any:
     if len(pattern) > MAX_PATTERN_CHARS:
         raise BadPattern(f"the pattern is longer than {MAX_PATTERN_CHARS} characters")
+    import re2  # 3 MB, for the few who declare a search by pattern
+
     options = re2.Options()
     options.log_errors = False
     try:
